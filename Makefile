@@ -1,5 +1,6 @@
 # make demo   try Pollux with the real Gemini CLI on a sample project
 # make test   install what the tests need and run everything that CI runs
+# make nightly  the same with nothing shortened and the newest agents, then fuzzing
 # make bench  measure Pollux and write docs/BENCHMARKS.md; BENCH='-of warm' adds options
 # make windows  run the unit tests of Windows, and the bridge with the real CLI, under Wine, as root
 # make arm64  run the unit tests of linux/arm64 under qemu, as root
@@ -7,9 +8,9 @@
 
 CLI := $(CURDIR)/.cache/npm/gemini-0.61.0/node_modules/.bin
 
-.PHONY: build demo test check web bench screenshots fuzz release smoke windows macos arm64 phrases sizes
+.PHONY: build demo test nightly check web bench screenshots fuzz release smoke windows macos arm64
 build:
-	CGO_ENABLED=0 go build -o pollux . # as in a release
+	CGO_ENABLED=0 go build -tags grpcnotrace -o pollux . # as in a release
 
 demo:
 	@./scripts/progress.sh "Building Pollux" env CGO_ENABLED=0 go build -v -o pollux .
@@ -18,6 +19,10 @@ demo:
 
 test:
 	./scripts/test.sh
+
+nightly:
+	./scripts/test.sh nightly
+	./scripts/fuzz.sh 20s
 
 check:
 	./scripts/check.sh
@@ -51,10 +56,3 @@ macos:
 
 arm64:
 	./scripts/arm64.sh
-
-# Reports on the language of comments and texts, and on the sizes of packages.
-phrases:
-	@go run ./scripts/phrases
-
-sizes:
-	@go run ./scripts/sizes

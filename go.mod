@@ -92,5 +92,3 @@ tool (
 )
 
 ignore ./web/node_modules
-
-replace github.com/santhosh-tekuri/jsonschema/v6 => ./third_party/jsonschema

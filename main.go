@@ -1,5 +1,7 @@
-// Command pollux works alongside Gemini CLI: it is the companion that IDE mode
-// needs, for editors that have none. See `pollux help`.
+// Command pollux works alongside terminal coding agents. Its companion connects
+// Gemini CLI, Qwen Code, Claude Code, Copilot CLI, Codex CLI and opencode to the
+// user's editor, and its bridge lets MCP clients and the shell ask an agent. See
+// `pollux help`.
 package main
 
 import (

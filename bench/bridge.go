@@ -10,12 +10,23 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"pollux/internal/agent/gemini/fakecli"
 	"pollux/internal/fakemodel"
+)
+
+const (
+	// laterCalls is the number of questions of each kind that follow the first, and
+	// laterStarts that of a peer, which may start a CLI for each.
+	laterCalls, laterStarts = 20, 1
+	// callPause is a user's pause between questions.
+	callPause = 200 * time.Millisecond
+	// callsAtOnce is the number of concurrent questions.
+	callsAtOnce = 8
 )
 
 // A subject is a bridge that is measured: ours or a peer's.
@@ -42,13 +53,16 @@ func measureBridges(t *table, s setup) error {
 	if err := ours.fill(); err != nil {
 		return err
 	}
-	if err := ours.bridge(t.column("pollux")); err != nil {
+	if _, err := ours.cliAlone(); err != nil { // a start that is not counted: it reads the CLI from the disk
+		return err
+	}
+	if err := ours.bridge(t.ours()); err != nil {
 		return err
 	}
 	return s.peer(t, ours, (*subject).bridge)
 }
 
-// peer measures the other bridge, if there is one, in the environment of ours.
+// peer measures the other bridge, if there is one, in our bridge's environment.
 func (s setup) peer(t *table, ours *subject, measure func(*subject, column) error) error {
 	if len(s.peerBridge) == 0 {
 		return nil
@@ -64,7 +78,7 @@ func (s setup) peer(t *table, ours *subject, measure func(*subject, column) erro
 // bridge measures one bridge.
 func (s *subject) bridge(col column) error {
 	for range col.runs {
-		for _, step := range []func(column) error{s.start, s.calls, s.watch} {
+		for _, step := range []func(column) error{s.start, s.questions, s.changes} {
 			if err := step(col); err != nil {
 				return err
 			}
@@ -168,29 +182,16 @@ func (s *subject) fill() error {
 	return nil
 }
 
-func (s *subject) gitStatus() (time.Duration, error) {
-	cmd := exec.Command("git", "status", "--porcelain")
-	cmd.Dir = s.large
-	began := time.Now()
-	err := cmd.Run()
-	return time.Since(began), err
-}
-
-// cliCommand returns the command of a CLI without a bridge.
-func (s *subject) cliCommand(env []string, args ...string) *exec.Cmd {
-	cmd := exec.Command(strings.TrimPrefix(env[len(env)-1], "GEMINI_CLI_PATH="), args...)
-	cmd.Env = append(slices.Clone(env), "GEMINI_CLI_NO_RELAUNCH=true", "NODE_OPTIONS=--max-old-space-size=8192")
+// cliAlone asks the real CLI a question without a bridge.
+func (s *subject) cliAlone() (time.Duration, error) {
+	cmd := exec.Command(strings.TrimPrefix(s.real[len(s.real)-1], "GEMINI_CLI_PATH="),
+		"--output-format=stream-json", "--model=gemini-2.5-flash")
+	cmd.Env = append(slices.Clone(s.real), "GEMINI_CLI_NO_RELAUNCH=true")
 	cmd.Dir = s.project
-	return cmd
-}
-
-// cliAlone calls a CLI without a bridge. The last variable of env names it.
-func (s *subject) cliAlone(env []string, want string) (time.Duration, error) {
-	cmd := s.cliCommand(env, "--output-format=stream-json", "--model=gemini-2.5-flash")
-	cmd.Stdin = strings.NewReader("fake:echo")
+	cmd.Stdin = strings.NewReader("hi")
 	began := time.Now()
 	out, err := cmd.Output()
-	if err == nil && !bytes.Contains(out, []byte(want)) {
+	if err == nil && !bytes.Contains(out, []byte("hello")) {
 		err = errors.New("the CLI did not answer: run scripts/setup.sh cli")
 	}
 	return time.Since(began), err
@@ -224,11 +225,14 @@ func (s *subject) open(env []string) (*mcp.ClientSession, *exec.Cmd, error) {
 func (s *subject) start(col column) error {
 	began := time.Now()
 	return s.serve(s.fake, func(c *mcp.ClientSession, cmd *exec.Cmd) error {
-		col.add("start to initialize answered", "ms", ms(time.Since(began)))
+		col.add(startName, "ms", ms(time.Since(began)))
 		if _, err := c.ListTools(context.Background(), nil); err != nil {
 			return err
 		}
-		return col.addMemory("idle", func() []int { return family(cmd.Process.Pid) })
+		if err := col.addMemory(idleName, func() []int { return family(cmd.Process.Pid) }); err != nil || col.isPeer {
+			return err
+		}
+		return col.compareNode()
 	})
 }
 
@@ -257,59 +261,153 @@ func (s *subject) asking(prompt string) map[string]any {
 	return map[string]any{"prompt": prompt, "workingDirectory": s.project}
 }
 
-// calls measures calls that each start a bridge and a CLI.
-func (s *subject) calls(col column) error {
-	if !col.isPeer {
-		alone, err := s.cliAlone(s.real, "hello")
+// questions measures the questions of a client, one kind after the other.
+func (s *subject) questions(col column) error {
+	later := laterCalls
+	if col.isPeer {
+		later = laterStarts
+	}
+	env := withEnv(s.real, fmt.Sprintf("GEMINI_MAX_CONCURRENT=%d", callsAtOnce))
+	const first, spaced = "the first question [gemini alone]", "a later question, another session [gemini alone]"
+	err := s.serve(env, func(c *mcp.ClientSession, cmd *exec.Cmd) error {
+		var last *mcp.CallToolResult
+		asks := func(name string, n int, pause time.Duration, args map[string]any) error {
+			for range n {
+				took, r, err := call(c, args)
+				if err != nil {
+					return err
+				}
+				last = r
+				col.add(name, "ms", ms(took))
+				time.Sleep(pause)
+			}
+			return nil
+		}
+		if err := asks(first, 1, 0, s.asking("hi")); err != nil {
+			return err
+		}
+		pids := func() []int { return family(cmd.Process.Pid) }
+		time.Sleep(settleTime)
+		mb, err := memoryOf(pids(), proportional)
 		if err != nil {
 			return err
 		}
-		col.add("the real CLI alone, one question", "ms", ms(alone))
-	}
-	const name, echo, parse = "one call, with the real CLI",
-		"one call beyond the time of a CLI that only echoes", "a stream of 200 MB, parsed"
-	took, err := s.ask(s.real, s.asking("hi"))
+		col.add("memory of all its processes, after a question", "MB", mb)
+		if err := asks(spaced, later, callPause, s.asking("hi")); err != nil {
+			return err
+		}
+		if err := asks("  right after the one before", later, 0, s.asking("hi")); err != nil {
+			return err
+		}
+		again := s.asking("hi")
+		if id, _ := last.Meta["sessionId"].(string); id != "" {
+			again["sessionId"] = id
+		}
+		if err := asks("a later question, the same session", later, callPause, again); err != nil {
+			return err
+		}
+		if !col.isPeer {
+			alone, err := s.cliAlone()
+			if err != nil {
+				return err
+			}
+			col.compare(first, "ms", ms(alone))
+			col.compare(spaced, "ms", ms(alone))
+		}
+		return s.atOnce(col, c, pids)
+	})
 	if err != nil {
-		return col.fail(err, name, echo, parse)
+		return col.fail(err, first, spaced)
 	}
-	col.add(name, "ms", ms(took))
-	alone, err := s.cliAlone(s.fake, "fake:echo")
-	if err != nil {
-		return err
-	}
-	if took, err = s.ask(s.fake, s.asking("fake:echo")); err != nil {
-		return col.fail(err, echo, parse)
-	}
-	col.add(echo, "ms", ms(took-alone))
-	if took, err = s.ask(s.fake, s.asking("fake:flood=200")); err != nil {
-		return col.fail(err, parse)
-	}
-	col.add(parse, "MB/s", 200/took.Seconds())
 	return nil
 }
 
-// watch measures what change mode adds to a call in the large repository, and git status.
-func (s *subject) watch(col column) error {
-	status, err := s.gitStatus()
+// atOnce measures concurrent questions, and the memory meanwhile.
+func (s *subject) atOnce(col column, c *mcp.ClientSession, pids func() []int) error {
+	name := fmt.Sprintf("%d questions at the same time [%[1]d gemini]", callsAtOnce)
+	most := fmt.Sprintf("  memory of all processes, at most [%d gemini]", callsAtOnce)
+	took, mb, err := watched(pids, func() error {
+		_, _, err := call(c, s.asking("hi"))
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	col.add("git status of 100,000 files", "ms", ms(status))
-	const watch, beyond, multiple = "change mode's watch over 100,000 files",
-		"  the same beyond two git status", "  ratio to one git status"
+	col.add(name, "ms", ms(took))
+	col.add(most, "MB", mb)
+	if col.isPeer {
+		return nil
+	}
+	before := family(os.Getpid())
+	took, mb, err = watched(func() []int {
+		return slices.DeleteFunc(family(os.Getpid()), func(pid int) bool { return slices.Contains(before, pid) })
+	}, func() error {
+		_, err := s.cliAlone()
+		return err
+	})
+	col.compare(name, "ms", ms(took))
+	col.compare(most, "MB", mb)
+	return err
+}
+
+// watched makes calls at the same time. It returns how long they all took, and the most
+// memory that processes had meanwhile, in MB.
+func watched(pids func() []int, do func() error) (took time.Duration, most float64, err error) {
+	done := make(chan struct{})
+	var looking sync.WaitGroup
+	looking.Go(func() {
+		for {
+			sum := 0.0
+			for _, pid := range pids() {
+				mb, _ := memoryOf([]int{pid}, proportional) // some end meanwhile
+				sum += mb
+			}
+			most = max(most, sum)
+			select {
+			case <-done:
+				return
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	})
+	took, failed := together(callsAtOnce, func(int) error { return do() })
+	close(done)
+	looking.Wait()
+	return took, most, errors.Join(failed...)
+}
+
+// together makes n calls at the same time and returns how long they all took, and the errors.
+func together(n int, do func(i int) error) (took time.Duration, failed []error) {
+	errs := make(chan error)
+	began := time.Now()
+	for i := range n {
+		go func() { errs <- do(i) }()
+	}
+	for range n {
+		if err := <-errs; err != nil {
+			failed = append(failed, err)
+		}
+	}
+	return time.Since(began), failed
+}
+
+// changes measures a call in the large repository, in change mode and without it. The CLI
+// edits a file immediately.
+func (s *subject) changes(col column) error {
+	const name = "a question in change mode, 100,000 files [without change mode]"
 	args := map[string]any{"prompt": "fake:edit", "workingDirectory": s.large}
 	without, err := s.ask(s.fake, args)
 	if err != nil {
-		return col.fail(err, watch, beyond, multiple)
+		return col.fail(err, name)
 	}
 	args["changeMode"] = true
 	with, err := s.ask(s.fake, args)
 	if err != nil {
-		return col.fail(err, watch, beyond, multiple)
+		return col.fail(err, name)
 	}
-	took := with - without
-	col.add(watch, "ms", ms(took))
-	col.add(beyond, "ms", ms(took-2*status))
-	col.add(multiple, times, took.Seconds()/status.Seconds())
+	col.add(name, "ms", ms(with))
+	if !col.isPeer {
+		col.compare(name, "ms", ms(without))
+	}
 	return nil
 }

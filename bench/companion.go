@@ -26,12 +26,10 @@ const (
 	// answerTimeout limits a proposal. A companion may wait for an editor that it does not have.
 	answerTimeout = 60 * time.Second
 	endTimeout    = 5 * time.Second
-	// debounceDelay is how long the companion waits for more changes.
-	debounceDelay = 50 * time.Millisecond
 	// manyCLIs is how many CLIs connect.
 	manyCLIs = 20
-	// notifyRuns is how often each run calls `pollux notify`.
-	notifyRuns = 10
+	// commandRuns is how often each run starts a command, and moves how often the cursor moves.
+	commandRuns, moves = 10, 20
 )
 
 // bigText has 5 MB.
@@ -39,8 +37,10 @@ var bigText = strings.Repeat("a line of some fifty characters, as code has them\
 
 // measureCompanions measures our companion as an editor and as CLIs, and a peer as CLIs.
 func measureCompanions(t *table, s setup) error {
-	ours := t.column("pollux")
-	if err := ours.companions(s.ide(), measureIdle, measureDiff, measureContext, measureNotify, measureFlood); err != nil {
+	steps := []func(*companion, column) error{
+		measureIdle, measureMoves, measureClaudeMoves, measureDiff, measureClaudeDiff, measureCommands,
+	}
+	if err := t.ours().companions([]string{s.binary, "ide"}, steps...); err != nil {
 		return err
 	}
 	if len(s.peerCompanion) == 0 {
@@ -55,9 +55,6 @@ func measureCompanions(t *table, s setup) error {
 	}
 	return nil
 }
-
-// ide returns the command of our companion.
-func (s setup) ide() []string { return []string{s.binary, "ide"} }
 
 // companions measures a new companion in each step of each run.
 func (col column) companions(argv []string, steps ...func(*companion, column) error) error {
@@ -77,7 +74,7 @@ func (col column) companions(argv []string, steps ...func(*companion, column) er
 	return nil
 }
 
-// A companion is a running companion in directories of its own.
+// A companion is a running companion with its own directories.
 type companion struct {
 	argv, env    []string
 	dir, project string
@@ -264,7 +261,7 @@ func (c *companion) open() (path string, cli *client.CLI, err error) {
 	return path, cli, err
 }
 
-// move moves the cursor in the editor.
+// move moves the cursor to a line in the editor. Lines start at 1.
 func (c *companion) move(path string, line int) error {
 	return c.editor.Update(context.Background(), editor.Snapshot{Files: []editor.File{
 		{Path: path, Active: true, Cursor: &editor.Cursor{Line: line, Character: 1}},
@@ -275,28 +272,65 @@ func (c *companion) move(path string, line int) error {
 const settleTime = 2 * time.Second
 
 // addMemory adds the memory of processes that have just become idle.
-func (col column) addMemory(when string, pids func() []int) error {
+func (c column) addMemory(name string, pids func() []int) error {
 	time.Sleep(settleTime)
-	f, err := memoryOf(pids())
+	mb, err := memoryOf(pids(), anonymous)
 	if err != nil {
 		return err
 	}
-	col.add("resident memory, "+when, "MB", f.resident)
-	col.add("private memory, "+when, "MB", f.private)
+	c.add(name, "MB", mb)
+	return nil
+}
+
+// The rows of every program that is started and then idle.
+const (
+	startName = "start until it can be used [empty Node.js server]"
+	idleName  = "memory, idle [empty Node.js server]"
+)
+
+// compareNode measures a server in Node.js that does nothing.
+func (c column) compareNode() error {
+	const script = `require("http").createServer().listen(0, "127.0.0.1", () => console.log("ready"))`
+	cmd := exec.Command("node", "-e", script)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		return fmt.Errorf("node: %w", err)
+	}
+	c.compare(startName, "ms", ms(time.Since(began)))
+	time.Sleep(settleTime)
+	mb, err := memoryOf([]int{cmd.Process.Pid}, anonymous)
+	if err != nil {
+		return err
+	}
+	c.compare(idleName, "MB", mb)
 	return nil
 }
 
 func measureIdle(c *companion, col column) error {
-	col.add("start to published discovery file", "ms", ms(c.took))
-	if err := col.addMemory("idle", c.pids); err != nil {
+	col.add(startName, "ms", ms(c.took))
+	if err := col.addMemory(idleName, c.pids); err != nil {
 		return err
+	}
+	if !col.isPeer {
+		if err := col.compareNode(); err != nil {
+			return err
+		}
 	}
 	for range manyCLIs {
 		if _, err := c.connect(); err != nil {
 			return err
 		}
 	}
-	if err := col.addMemory(fmt.Sprintf("%d CLIs connected", manyCLIs), c.pids); err != nil {
+	if err := col.addMemory(fmt.Sprintf("memory, %d CLIs connected", manyCLIs), c.pids); err != nil {
 		return err
 	}
 	const window = 5 * time.Second
@@ -310,89 +344,13 @@ func measureIdle(c *companion, col column) error {
 	return err
 }
 
-// measureDiff measures a big proposal. A peer may be unable to take it without an editor.
-func measureDiff(c *companion, col column) error {
-	const (
-		name   = "openDiff of 5 MB, until answered"
-		decode = "  ratio to json.Unmarshal of the request"
-		memory = "  memory it takes: ratio to the text"
-	)
+// measureMoves measures how long moves of the cursor take to reach Gemini CLI.
+func measureMoves(c *companion, col column) error {
 	path, cli, err := c.open()
 	if err != nil {
 		return err
 	}
-	if !slices.Contains(cli.Tools, "openDiff") {
-		return col.fail(errors.New("it has no tool openDiff"), name, decode, memory)
-	}
-	plain, err := decodeTime(path)
-	if err != nil {
-		return err
-	}
-	growth, err := watchPeak(c.pids())
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
-	defer cancel()
-	began := time.Now()
-	if err := cli.OpenDiff(ctx, path, bigText); err != nil {
-		if ctx.Err() != nil {
-			err = fmt.Errorf("no answer within %s", answerTimeout)
-		}
-		return col.fail(err, name, decode, memory)
-	}
-	took := time.Since(began)
-	mb, err := growth()
-	if err != nil {
-		return err
-	}
-	if c.editor != nil {
-		<-c.opened
-	}
-	col.add(name, "ms", ms(took))
-	col.add(decode, times, took.Seconds()/plain.Seconds())
-	col.add(memory, times, mb/(float64(len(bigText))/(1<<20)))
-	return nil
-}
-
-// decodeTime returns how long a plain json.Unmarshal of the big proposal takes.
-func decodeTime(path string) (time.Duration, error) {
-	type arguments struct {
-		FilePath   string `json:"filePath"`
-		NewContent string `json:"newContent"`
-	}
-	type request struct {
-		Params struct {
-			Arguments arguments `json:"arguments"`
-		} `json:"params"`
-	}
-	var full request
-	full.Params.Arguments = arguments{path, bigText}
-	data, err := json.Marshal(full)
-	if err != nil {
-		return 0, err
-	}
-	var all [3]time.Duration
-	for i := range all {
-		var r request
-		began := time.Now()
-		if err := json.Unmarshal(data, &r); err != nil {
-			return 0, err
-		}
-		all[i] = time.Since(began)
-	}
-	slices.Sort(all[:])
-	return all[len(all)/2], nil
-}
-
-// measureContext measures how long an event of the editor takes to reach a CLI.
-func measureContext(c *companion, col column) error {
-	path, cli, err := c.open()
-	if err != nil {
-		return err
-	}
-	var all []float64
-	for i := range 21 {
+	for i := range moves {
 		began := time.Now()
 		if err := c.move(path, i+1); err != nil {
 			return err
@@ -401,50 +359,82 @@ func measureContext(c *companion, col column) error {
 		if err != nil {
 			return err
 		}
-		all = append(all, ms(at.Sub(began)-debounceDelay))
-	}
-	col.add("editor's event to notification, beyond the debounce", "ms", median(all))
-	return nil
-}
-
-// measureNotify measures the command that Kakoune and Helix run when the cursor moves.
-func measureNotify(c *companion, col column) error {
-	path, err := c.writeFile()
-	if err != nil {
-		return err
-	}
-	for i := range notifyRuns {
-		cmd := exec.Command(c.argv[0], "notify", path, "--line", "1", "--column", fmt.Sprint(i%10+1))
-		cmd.Env = c.env
-		began := time.Now()
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("pollux notify: %w: %s", err, out)
-		}
-		took := time.Since(began)
-		col.add("pollux notify: processor time, user and system", "ms", ms(cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime()))
-		col.add("pollux notify: start to end", "ms", ms(took))
+		col.add("Gemini CLI: cursor moves, until it has the context", "ms", ms(at.Sub(began)))
 	}
 	return nil
 }
 
-// measureFlood measures an editor that sends far too many events.
-func measureFlood(c *companion, col column) error {
+// measureDiff measures a big proposal. A peer may be unable to take it without an editor.
+func measureDiff(c *companion, col column) error {
+	const name = "Gemini CLI: openDiff of 5 MB, until answered [json.Unmarshal]"
 	path, cli, err := c.open()
 	if err != nil {
 		return err
 	}
-	const rate, length = 10000, 10 * time.Second
+	if !slices.Contains(cli.Tools, "openDiff") {
+		return col.fail(errors.New("it has no tool openDiff"), name)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
+	defer cancel()
 	began := time.Now()
-	for sent := 0; time.Since(began) < length; time.Sleep(time.Millisecond) {
-		for due := int(time.Since(began).Seconds() * rate); sent < due; sent++ {
-			if err := c.move(path, sent+1); err != nil {
+	if err := cli.OpenDiff(ctx, path, bigText); err != nil {
+		if ctx.Err() != nil {
+			err = fmt.Errorf("no answer within %s", answerTimeout)
+		}
+		return col.fail(err, name)
+	}
+	col.add(name, "ms", ms(time.Since(began)))
+	if col.isPeer {
+		return nil
+	}
+	<-c.opened
+	plain, err := decodeTime(path)
+	col.compare(name, "ms", ms(plain))
+	return err
+}
+
+// decodeTime returns how long a plain json.Unmarshal of the big proposal takes.
+func decodeTime(path string) (time.Duration, error) {
+	var request struct{ FilePath, NewContent string }
+	data, err := json.Marshal(map[string]string{"filePath": path, "newContent": bigText})
+	if err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	err = json.Unmarshal(data, &request)
+	return time.Since(began), err
+}
+
+// measureCommands measures commands that scripts and editors run often. Kakoune and Helix
+// run `pollux notify` when the cursor moves.
+func measureCommands(c *companion, col column) error {
+	path, err := c.writeFile()
+	if err != nil {
+		return err
+	}
+	timed := func(argv ...string) (float64, error) {
+		cmd := exec.Command(argv[0], argv[1:]...)
+		cmd.Env, cmd.Dir = c.env, c.project
+		began := time.Now()
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return 0, fmt.Errorf("%s: %w: %s", strings.Join(argv, " "), err, out)
+		}
+		return ms(time.Since(began)), nil
+	}
+	for i := range commandRuns {
+		for _, args := range [][]string{{"notify", path, "--line", "1", "--column", fmt.Sprint(i + 1)}, {"status"}} {
+			name := "pollux " + args[0] + ", start to end [true]"
+			took, err := timed(append([]string{c.argv[0]}, args...)...)
+			if err != nil {
 				return err
 			}
+			least, err := timed("true")
+			if err != nil {
+				return err
+			}
+			col.add(name, "ms", took)
+			col.compare(name, "ms", least)
 		}
 	}
-	time.Sleep(4 * debounceDelay) // until the last notification
-	col.add("10,000 events/s for 10 s: notifications sent", "", float64(len(cli.Notifications)))
-	f, err := memoryOf(c.pids())
-	col.add("10,000 events/s for 10 s: resident memory after it", "MB", f.resident)
-	return err
+	return nil
 }

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -18,19 +20,28 @@ import (
 
 // An editorBench measures one editor. This program is the editor's terminal.
 type editorBench struct {
-	name string
-	argv []string
-	// quit is the argument that makes the editor exit right after it has
-	// started.
-	quit []string
-	down string // the key that moves the cursor
+	name   string
+	argv   []string
+	down   string // the key that moves the cursor
+	next   string // the keys that go to a change
+	accept string // the keys that accept it
 }
 
 var editorBenches = []editorBench{
-	{"nvim", []string{"nvim"}, []string{"-c", "autocmd VimEnter * call timer_start(0, {-> execute('qa!')})"}, "j"},
-	{"vim", []string{"vim"}, []string{"-c", "autocmd VimEnter * call timer_start(0, {-> execute('qa!')})"}, "j"},
-	{"emacs", []string{"emacs", "-nw"}, []string{"--eval", "(add-hook 'emacs-startup-hook (lambda () (run-at-time 0 nil #'kill-emacs)) t)"}, "\x0e"},
+	{"nvim", []string{"nvim"}, "j", ":Pollux next\r", ":w\r"},
+	{"vim", []string{"vim"}, "j", ":Pollux next\r", ":w\r"},
+	{"emacs", []string{"emacs", "-nw"}, "\x0e", "\x1bxpollux-next\r", "\x03\x03"},
 }
+
+const (
+	// seenTime is the user's time to look at a change. An editor refuses to accept one that
+	// has not been in view.
+	seenTime = 2 * time.Second
+	// drawTimeout limits how long an editor may take to draw a text, or to do what a key says.
+	drawTimeout = time.Minute
+	// fileLine is a line of the file in the editor.
+	fileLine = "a line of text, as long as such lines are\n"
+)
 
 const heldFor = 10 * time.Second
 
@@ -63,7 +74,7 @@ func (e editorBench) run(binary, dir string, bare, plugin column) error {
 			return err
 		}
 	}
-	text := strings.Repeat("a line of text, as long as such lines are\n", 5000)
+	text := strings.Repeat(fileLine, 5000)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return err
 	}
@@ -93,19 +104,25 @@ func (e editorBench) run(binary, dir string, bare, plugin column) error {
 	}
 
 	columns := map[bool]column{false: bare, true: plugin}
-	for range bare.runs {
+	for n := range 1 + bare.runs {
 		for _, with := range []bool{false, true} {
+			awaitEnd(tmp)
 			began := time.Now()
-			t, err := open(env(with), project, append(append(slices.Clone(e.argv), e.quit...), file)...)
+			t, err := open(env(with), project, append(slices.Clone(e.argv), file)...)
 			if err != nil {
 				return err
 			}
-			t.cmd.Wait()
-			columns[with].add(e.name+": start and end", "ms", ms(time.Since(began)))
+			drawn, err := until(t.expect(strings.TrimSpace(fileLine)))
 			t.close()
+			if err != nil {
+				return err
+			}
+			if n > 0 { // the first one reads the editor from the disk
+				columns[with].add(e.name+": start until the file is on the screen", "ms", ms(drawn.Sub(began)))
+			}
 		}
 	}
-	if err := e.moves(env(true), project, file, tmp, plugin); err != nil {
+	if err := e.uses(env(true), project, file, tmp, plugin); err != nil {
 		return err
 	}
 	for _, with := range []bool{false, true} {
@@ -118,8 +135,8 @@ func (e editorBench) run(binary, dir string, bare, plugin column) error {
 	return nil
 }
 
-// moves measures how long a pressed key takes to reach a CLI.
-func (e editorBench) moves(env []string, project, file, tmp string, plugin column) error {
+// uses measures an editor while a CLI uses it.
+func (e editorBench) uses(env []string, project, file, tmp string, col column) error {
 	awaitEnd(tmp)
 	t, err := open(env, project, append(slices.Clone(e.argv), file)...)
 	if err != nil {
@@ -135,7 +152,7 @@ func (e editorBench) moves(env []string, project, file, tmp string, plugin colum
 	for len(cli.Notifications) > 0 {
 		<-cli.Notifications
 	}
-	for range 4 * plugin.runs {
+	for range 4 * col.runs {
 		time.Sleep(100 * time.Millisecond)
 		began := time.Now()
 		t.pty.WriteString(e.down)
@@ -143,9 +160,64 @@ func (e editorBench) moves(env []string, project, file, tmp string, plugin colum
 		if err != nil {
 			return err
 		}
-		plugin.add(e.name+": key to notification, beyond the debounce", "ms", ms(at.Sub(began)-debounceDelay))
+		col.add(e.name+": key until the agent has the context", "ms", ms(at.Sub(began)))
+	}
+	big := filepath.Join(project, "big.txt")
+	if err := os.WriteFile(big, []byte(bigText), 0o600); err != nil {
+		return err
+	}
+	for i := range col.runs {
+		for _, diff := range []struct{ name, path, text string }{
+			{"openDiff", file, strings.Repeat(fileLine, 5000)},
+			{"openDiff of 5 MB", big, bigText},
+		} {
+			mark := strings.Repeat(string(rune('A'+i)), 5)
+			began := time.Now()
+			drawing := t.expect(mark)
+			if err := cli.OpenDiff(context.Background(), diff.path, mark+"\n"+diff.text); err != nil {
+				return err
+			}
+			drawn, err := until(drawing)
+			if err != nil {
+				return err
+			}
+			col.add(e.name+": "+diff.name+", until it is on the screen", "ms", ms(drawn.Sub(began)))
+			t.pty.WriteString(e.next)
+			time.Sleep(seenTime)
+			began = time.Now()
+			t.pty.WriteString(e.accept)
+			if err := accepted(cli, diff.path); err != nil {
+				return err
+			}
+			if diff.path == file {
+				col.add(e.name+": accept, until the file is written", "ms", ms(time.Since(began)))
+			}
+			time.Sleep(seenTime)
+		}
 	}
 	return nil
+}
+
+// accepted waits until the user has accepted a change, and writes the file as the CLI does.
+func accepted(cli *client.CLI, path string) error {
+	for timeout := time.After(drawTimeout); ; {
+		select {
+		case n, ok := <-cli.Notifications:
+			if !ok {
+				return fmt.Errorf("the companion has closed the connection: %v", cli.Ended)
+			}
+			var diff struct{ Content string }
+			if n.Method != "ide/diffAccepted" {
+				continue
+			}
+			if err := json.Unmarshal(n.Params, &diff); err != nil {
+				return err
+			}
+			return os.WriteFile(path, []byte(diff.Content), 0o600)
+		case <-timeout:
+			return fmt.Errorf("the editor accepted no change within %s", drawTimeout)
+		}
+	}
 }
 
 // held holds a key down, thirty presses a second, and measures the time from
@@ -172,16 +244,12 @@ func (e editorBench) held(env []string, project, file string, with bool, tmp str
 	var frames []float64
 	for began := time.Now(); time.Since(began) < heldFor; {
 		pressed := time.Now()
-		t.drew.Lock()
-		t.first = time.Time{}
-		t.drew.Unlock()
+		drawn := t.expect("")
 		t.pty.WriteString(e.down)
 		time.Sleep(time.Until(pressed.Add(time.Second / 30)))
-		t.drew.Lock()
-		if !t.first.IsZero() {
-			frames = append(frames, ms(t.first.Sub(pressed)))
+		if len(drawn) > 0 {
+			frames = append(frames, ms((<-drawn).Sub(pressed)))
 		}
-		t.drew.Unlock()
 	}
 	if len(frames) == 0 {
 		return nil, fmt.Errorf("nothing was drawn")
@@ -191,12 +259,48 @@ func (e editorBench) held(env []string, project, file string, with bool, tmp str
 
 // A screen reads the output of an editor.
 type screen struct {
-	cmd   *exec.Cmd
-	pty   *os.File
-	drew  sync.Mutex
-	first time.Time // when the first output came after the last reset
+	cmd *exec.Cmd
+	pty *os.File
+
+	mu     sync.Mutex
+	want   string
+	output []byte         // since the call of expect
+	drawn  chan time.Time // receives when want was drawn
 }
 
+// expect returns a channel that receives when the next output contained a text for the first
+// time.
+func (s *screen) expect(text string) <-chan time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.want, s.output, s.drawn = text, nil, make(chan time.Time, 1)
+	return s.drawn
+}
+
+// drew takes output of the editor.
+func (s *screen) drew(output []byte, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.drawn == nil {
+		return
+	}
+	if s.output = append(s.output, output...); bytes.Contains(s.output, []byte(s.want)) {
+		s.drawn <- at
+		s.drawn, s.output = nil, nil
+	}
+}
+
+// until returns when an expected text was drawn.
+func until(drawn <-chan time.Time) (time.Time, error) {
+	select {
+	case at := <-drawn:
+		return at, nil
+	case <-time.After(drawTimeout):
+		return time.Time{}, fmt.Errorf("the editor drew nothing within %s", drawTimeout)
+	}
+}
+
+// open starts an editor.
 func open(env []string, dir string, argv ...string) (*screen, error) {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env, cmd.Dir = env, dir
@@ -208,15 +312,11 @@ func open(env []string, dir string, argv ...string) (*screen, error) {
 	go func() {
 		buf := make([]byte, 64<<10)
 		for {
-			_, err := f.Read(buf)
+			n, err := f.Read(buf)
 			if err != nil {
 				return
 			}
-			s.drew.Lock()
-			if s.first.IsZero() {
-				s.first = time.Now()
-			}
-			s.drew.Unlock()
+			s.drew(buf[:n], time.Now())
 		}
 	}()
 	return s, nil

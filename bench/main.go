@@ -1,6 +1,7 @@
-// Command bench measures the companion, the editors with its plugins, and the
-// bridge, and prints a table of each: medians over several runs, with the
-// range. With -write it also puts the tables into a document. `make bench` runs it.
+// Command bench measures what users wait for and what Pollux costs them: its start, the companion,
+// the editors with its plugins, the bridge and the pool. It prints a table of each: medians over
+// several runs, with the range. With -write it also puts the tables into a document.
+// `make bench` runs it.
 package main
 
 import (
@@ -28,17 +29,16 @@ type setup struct {
 // A measurement fills a table.
 type measurement struct {
 	name, title string
-	runs        int // if -runs is not set: all tables together take about nine minutes
+	runs        int // if -runs is not set: all tables together take about twelve minutes
 	fill        func(*table, setup) error
 }
 
 var measurements = []measurement{
+	{"start", "The start of the program", 50, measureStart},
 	{"companion", "The companion", 5, measureCompanions},
-	{"agents", "The companion and Claude Code", 5, measureAgents},
 	{"editors", "The editors", 5, measureEditors},
-	{"bridge", "The bridge", 3, measureBridges},
-	{"warm", "Warm processes; the real CLI, a model that answers at once", 3, measureWarm},
-	{"pool", "Sessions in one directory; the real CLI", 1, measurePool},
+	{"bridge", "The bridge; the real CLI, a model that answers immediately", 5, measureBridges},
+	{"pool", "Sessions in one directory; the real CLI", 3, measurePool},
 }
 
 func main() {

@@ -22,8 +22,6 @@ const (
 	// serviceLimit is how many requests the service accepts at once, and serviceTime how
 	// long each one takes there.
 	serviceLimit, serviceTime = 3, time.Second
-	// addedCalls is the number of calls that show what the pool adds to each.
-	addedCalls = 1000
 )
 
 // A service is a model whose limit can be changed.
@@ -32,24 +30,19 @@ type service struct {
 	limit    int // requests at once; 0 is any number
 	took     time.Duration
 	inFlight int
-	refused  int
 }
 
-// set changes the limit and returns how many requests the service has refused since the
-// last change.
-func (s *service) set(limit int, took time.Duration) (refused int) {
+// set changes the limit and the time for each request.
+func (s *service) set(limit int, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	refused = s.refused
-	s.limit, s.took, s.refused = limit, took, 0
-	return refused
+	s.limit, s.took = limit, took
 }
 
 func (s *service) reply(fakemodel.Request) fakemodel.Reply {
 	s.mu.Lock()
 	full := s.limit > 0 && s.inFlight >= s.limit
 	if full {
-		s.refused++
 		s.mu.Unlock()
 		return fakemodel.Reply{Status: http.StatusTooManyRequests, Message: "too many requests"}
 	}
@@ -82,7 +75,6 @@ func measurePool(t *table, s setup) error {
 		return err
 	}
 	defer end()
-	t.note("RSS is the sum of the resident memory of all processes; PSS counts a page that n processes share as 1/n.")
 	pool := sharer{ours, withEnv(ours.real, "POLLUX_POOL=on"), laterCalls, []string{ours.argv[0], "pool"}}
 	if err := pool.measure(t.column("pool"), &model); err != nil {
 		return err
@@ -90,14 +82,9 @@ func measurePool(t *table, s setup) error {
 	if err := (&sharer{ours, ours.real, laterCalls, nil}).measure(t.column("off"), &model); err != nil {
 		return fmt.Errorf("without the pool: %w", err)
 	}
-	err = s.peer(t, ours, func(peer *subject, col column) error {
+	return s.peer(t, ours, func(peer *subject, col column) error {
 		return (&sharer{peer, ours.real, laterStarts, nil}).measure(col, &model)
 	})
-	if err != nil {
-		return err
-	}
-	pool.env = withEnv(ours.fake, "POLLUX_POOL=on")
-	return pool.alone(func() error { return measureAdded(t, ours, pool.env) })
 }
 
 // measure measures everything in all runs.
@@ -190,9 +177,8 @@ func (s *sharer) memory(col column, n int) error {
 		if err != nil {
 			return err
 		}
-		f, err := memoryOf(pids)
-		col.add(fmt.Sprintf("%d sessions, one query each: RSS", n), "MB", f.resident)
-		col.add(fmt.Sprintf("%d sessions, one query each: PSS", n), "MB", f.proportional)
+		mb, err := memoryOf(pids, proportional)
+		col.add(fmt.Sprintf("memory of all processes, %d sessions, one question each", n), "MB", mb)
 		return err
 	})
 }
@@ -227,23 +213,20 @@ func (s *sharer) speed(col column) error {
 		if err != nil {
 			return err
 		}
-		col.add("first call of the first session", "ms", ms(took))
+		col.add("first question of the first session", "ms", ms(took))
 		time.Sleep(settleTime)
 		second, err := s.query(all[1])
 		if err != nil {
 			return err
 		}
-		col.add("first call of the second session", "ms", ms(second))
-		var later []float64
+		col.add("first question of the second session", "ms", ms(second))
 		for range s.later {
 			time.Sleep(callPause)
 			if took, err = s.query(all[1]); err != nil {
 				return err
 			}
-			later = append(later, ms(took))
+			col.add("a later question of it", "ms", ms(took))
 		}
-		col.add("  a later call of it", "ms", later...)
-		col.add("  the first: ratio to a later call", times, ms(second)/median(later))
 		return nil
 	})
 }
@@ -259,31 +242,13 @@ func (s *sharer) burst(col column, model *service) error {
 			_, err := s.query(all[i])
 			return err
 		})
-		col.add(fmt.Sprintf("%d sessions ask at once, limit of %d: refused", fewSessions, serviceLimit), "",
-			float64(model.set(0, 0)))
-		col.add("  calls that failed", "", float64(len(failed)))
-		col.add("  until all calls have ended", "ms", ms(took))
+		model.set(0, 0)
+		col.add(fmt.Sprintf("%d ask at the same time, limit of %d: failed", fewSessions, serviceLimit), "", float64(len(failed)))
+		if len(failed) == 0 {
+			col.add("  until all have their answers", "ms", ms(took))
+		} else {
+			col.skip("  until all have their answers", "not all have one")
+		}
 		return nil
-	})
-}
-
-// measureAdded measures how much longer a warm call takes through the pool. The CLI only
-// echoes. Calls through the pool and without it alternate.
-func measureAdded(t *table, ours *subject, shares []string) error {
-	return ours.serve(shares, func(through *mcp.ClientSession, _ *exec.Cmd) error {
-		return ours.serve(ours.fake, func(without *mcp.ClientSession, _ *exec.Cmd) error {
-			for i := range addedCalls + 1 {
-				for index, c := range []*mcp.ClientSession{through, without} {
-					took, _, err := call(c, ours.asking("fake:echo"))
-					if err != nil {
-						return err
-					}
-					if i > 0 { // the first call starts the process
-						column{table: t, index: index}.add("a later call of a CLI that only echoes", "ms", ms(took))
-					}
-				}
-			}
-			return nil
-		})
 	})
 }

@@ -10,79 +10,34 @@ import (
 	"strings"
 )
 
-// A footprint is the memory of processes, in MB.
-type footprint struct {
-	// resident is all memory of the processes. Pages of files, such as the program itself,
-	// are part of it, although the system can drop them and shares them between processes.
-	resident float64
-	// private is the memory that belongs to no file (Anonymous): heaps, stacks and changed
-	// data. The system cannot drop it. Private_Clean and Private_Dirty would also count pages
-	// of the program's file: clean ones while no other process maps them, and dirty ones
-	// while the disk does not have the new program yet.
-	private float64
-	// proportional counts a page that n processes share as 1/n in each.
-	proportional float64
-}
+// The memory of processes, as lines of /proc/PID/smaps_rollup.
+const (
+	// anonymous belongs to no file: heaps, stacks and changed data. One process
+	// alone costs this much. The system shares the pages of the program's file, and can drop them.
+	anonymous = "Anonymous"
+	// proportional is for several processes: a page that n of them share counts as 1/n.
+	proportional = "Pss"
+)
 
-// memoryOf returns the memory of processes.
-func memoryOf(pids []int) (sum footprint, err error) {
+// memoryOf returns the memory of processes, in MB.
+func memoryOf(pids []int, kind string) (sum float64, err error) {
 	for _, pid := range pids {
-		f, err := fields(pid, "smaps_rollup", "Rss", "Anonymous", "Pss")
+		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 		if err != nil {
-			return sum, err
+			return 0, err
 		}
-		sum.resident += f[0]
-		sum.private += f[1]
-		sum.proportional += f[2]
-	}
-	return sum, nil
-}
-
-// fields returns the values of some lines of a file in /proc/PID, in MB.
-func fields(pid int, file string, names ...string) (values []float64, err error) {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		_, rest, _ := strings.Cut(string(data), "\n"+name+":")
+		_, rest, _ := strings.Cut(string(data), "\n"+kind+":")
 		words := strings.Fields(rest)
 		if len(words) == 0 {
-			return nil, fmt.Errorf("process %d has exited", pid)
+			return 0, fmt.Errorf("process %d has exited", pid)
 		}
 		kb, err := strconv.ParseFloat(words[0], 64)
 		if err != nil {
-			return nil, err
+			return 0, err
 		}
-		values = append(values, kb/1024)
+		sum += kb / 1024
 	}
-	return values, nil
-}
-
-// watchPeak starts to record the most resident memory that processes have. The function
-// that it returns returns how many MB that was above what they had at first.
-func watchPeak(pids []int) (growth func() (float64, error), err error) {
-	sum := func(name string) (mb float64, err error) {
-		for _, pid := range pids {
-			f, err := fields(pid, "status", name)
-			if err != nil {
-				return 0, err
-			}
-			mb += f[0]
-		}
-		return mb, nil
-	}
-	const resetPeak = "5" // see proc_pid_clear_refs(5)
-	for _, pid := range pids {
-		if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte(resetPeak), 0); err != nil {
-			return nil, err
-		}
-	}
-	before, err := sum("VmRSS")
-	return func() (float64, error) {
-		peak, err := sum("VmHWM")
-		return peak - before, err
-	}, err
+	return sum, nil
 }
 
 // cpuOf returns the processor time that processes have used, in seconds.

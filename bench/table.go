@@ -26,14 +26,11 @@ type row struct {
 	cells      []cell
 }
 
-// A cell holds the samples of one program, or the reason why there are none.
+// A cell holds the samples of one program, or the reason for having no samples.
 type cell struct {
 	samples []float64
 	reason  string
 }
-
-// times is the unit of figures that are ratios.
-const times = "x"
 
 // A column adds the figures of one program to a table.
 type column struct {
@@ -46,6 +43,19 @@ type column struct {
 func (t *table) column(name string) column {
 	t.columns = append(t.columns, name)
 	return column{table: t, index: len(t.columns) - 1}
+}
+
+// ours adds the columns of our program, and of what each row names in brackets.
+func (t *table) ours() column {
+	c := t.column("pollux")
+	t.column("[compared to]")
+	return c
+}
+
+// compare adds the peer's samples to the second column of one of our rows.
+func (c column) compare(name, unit string, samples ...float64) {
+	c.index = 1
+	c.add(name, unit, samples...)
 }
 
 // peer adds the column of another program.
@@ -140,7 +150,7 @@ func (r *row) text(i int) string {
 	}
 	mid := median(c.samples)
 	text := fmt.Sprintf("%6s %-2s%s", number(mid), r.unit, spread(c.samples))
-	if i > 0 && r.unit != times && len(r.cells[0].samples) > 0 {
+	if i > 0 && len(r.cells[0].samples) > 0 {
 		if base := median(r.cells[0].samples); base > 0 {
 			text += " x" + number(mid/base)
 		}

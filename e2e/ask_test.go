@@ -110,8 +110,8 @@ func TestAskContinues(t *testing.T) {
 	}
 }
 
-// The conversation of a session that uses the pool continues in a copy. That session goes on
-// without it.
+// The conversation of a session that uses the pool continues in a copy. The session itself is
+// not affected.
 func TestAskContinuesAPooledSession(t *testing.T) {
 	w := newWorld(t, repeats)
 	w.usePool()

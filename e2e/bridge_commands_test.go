@@ -16,7 +16,10 @@ import (
 // one with "/extensions uninstall mine" deleted the user's extension, without a
 // request to the model. Whatever a prompt starts with, the model must receive
 // it and nothing on the disk may change.
-func TestBridgeRunsNoCommand(t *testing.T) { eachRunner(t, bridgeRunsNoCommand) }
+func TestBridgeRunsNoCommand(t *testing.T) {
+	t.Parallel()
+	eachRunner(t, bridgeRunsNoCommand)
+}
 
 func bridgeRunsNoCommand(t *testing.T) {
 	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply { return fakemodel.Say("asked: " + r.Prompt) })

@@ -13,7 +13,10 @@ import (
 // The CLI listed the names of files anywhere, and read the transcripts of
 // earlier questions and the user's memory in ~/.gemini. It may read only its
 // working directory, in whatever form it writes a path.
-func TestBridgeReadsOnlyItsDirectory(t *testing.T) { eachRunner(t, bridgeReadsOnlyItsDirectory) }
+func TestBridgeReadsOnlyItsDirectory(t *testing.T) {
+	t.Parallel()
+	eachRunner(t, bridgeReadsOnlyItsDirectory)
+}
 
 func bridgeReadsOnlyItsDirectory(t *testing.T) {
 	type step struct {

@@ -151,6 +151,15 @@ func eachRunner(t *testing.T, test func(t *testing.T)) {
 	}
 }
 
+// warmOrEach runs a test with warm processes. Without -short it is [eachRunner].
+func warmOrEach(t *testing.T, test func(t *testing.T)) {
+	if !testing.Short() {
+		eachRunner(t, test)
+		return
+	}
+	t.Run(agent.Warmed, test)
+}
+
 // poolKind is the name of tests in which a bridge uses the pool.
 const poolKind = "pool"
 
@@ -187,7 +196,10 @@ func readsThenAnswers(r fakemodel.Request) fakemodel.Reply {
 	return fakemodel.Say("It says: " + string(r.Results[0].Response))
 }
 
-func TestBridgeQueryReadsAndAnswers(t *testing.T) { eachRunnerAndPool(t, bridgeQueryReadsAndAnswers) }
+func TestBridgeQueryReadsAndAnswers(t *testing.T) {
+	t.Parallel()
+	eachRunnerAndPool(t, bridgeQueryReadsAndAnswers)
+}
 
 func bridgeQueryReadsAndAnswers(t *testing.T) {
 	w := newWorld(t, readsThenAnswers)
@@ -206,7 +218,10 @@ func bridgeQueryReadsAndAnswers(t *testing.T) {
 	w.wantNothingLeft(c)
 }
 
-func TestBridgeFilesAndImages(t *testing.T) { eachRunner(t, bridgeFilesAndImages) }
+func TestBridgeFilesAndImages(t *testing.T) {
+	t.Parallel()
+	warmOrEach(t, bridgeFilesAndImages)
+}
 
 func bridgeFilesAndImages(t *testing.T) {
 	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
@@ -230,7 +245,10 @@ func bridgeFilesAndImages(t *testing.T) {
 }
 
 // A prompt that starts with a slash does not run a command of the CLI.
-func TestBridgePromptsAreNoCommands(t *testing.T) { eachRunner(t, bridgePromptsAreNoCommands) }
+func TestBridgePromptsAreNoCommands(t *testing.T) {
+	t.Parallel()
+	warmOrEach(t, bridgePromptsAreNoCommands)
+}
 
 func bridgePromptsAreNoCommands(t *testing.T) {
 	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply { return fakemodel.Say("asked: " + r.Prompt) })
@@ -317,7 +335,10 @@ func (w *world) tree() string {
 // Each tool that runs the agent is read-only: it writes nothing and runs
 // nothing, whatever the model tries. The CLI alone, with the same settings and
 // model, does write and run.
-func TestBridgeIsReadOnly(t *testing.T) { eachRunner(t, bridgeIsReadOnly) }
+func TestBridgeIsReadOnly(t *testing.T) {
+	t.Parallel()
+	eachRunner(t, bridgeIsReadOnly)
+}
 
 func bridgeIsReadOnly(t *testing.T) {
 	w := newWorld(t, attack)
@@ -351,7 +372,10 @@ func bridgeIsReadOnly(t *testing.T) {
 }
 
 // A user who disables "always allow" can still ask the bridge to read files.
-func TestBridgeReadsInSecureMode(t *testing.T) { eachRunner(t, bridgeReadsInSecureMode) }
+func TestBridgeReadsInSecureMode(t *testing.T) {
+	t.Parallel()
+	warmOrEach(t, bridgeReadsInSecureMode)
+}
 
 func bridgeReadsInSecureMode(t *testing.T) {
 	w := newWorld(t, readsThenAnswers)
@@ -361,7 +385,10 @@ func bridgeReadsInSecureMode(t *testing.T) {
 	w.bridge().call("query", map[string]any{"prompt": "what does hello.txt say?"}).want(t, false, "good morning")
 }
 
-func TestBridgeFallsBackOnQuota(t *testing.T) { eachRunner(t, bridgeFallsBackOnQuota) }
+func TestBridgeFallsBackOnQuota(t *testing.T) {
+	t.Parallel()
+	warmOrEach(t, bridgeFallsBackOnQuota)
+}
 
 func bridgeFallsBackOnQuota(t *testing.T) {
 	for name, refuse := range map[string]fakemodel.Reply{
@@ -388,7 +415,10 @@ func bridgeFallsBackOnQuota(t *testing.T) {
 	}
 }
 
-func TestBridgeErrorsNameTheNextStep(t *testing.T) { eachRunner(t, bridgeErrorsNameTheNextStep) }
+func TestBridgeErrorsNameTheNextStep(t *testing.T) {
+	t.Parallel()
+	warmOrEach(t, bridgeErrorsNameTheNextStep)
+}
 
 func bridgeErrorsNameTheNextStep(t *testing.T) {
 	for _, test := range []struct {
@@ -444,7 +474,10 @@ func bridgeErrorsNameTheNextStep(t *testing.T) {
 	}
 }
 
-func TestBridgeTimesOut(t *testing.T) { eachRunner(t, bridgeTimesOut) }
+func TestBridgeTimesOut(t *testing.T) {
+	t.Parallel()
+	warmOrEach(t, bridgeTimesOut)
+}
 
 func bridgeTimesOut(t *testing.T) {
 	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
@@ -463,7 +496,10 @@ func bridgeTimesOut(t *testing.T) {
 	w.wantNothingLeft(c)
 }
 
-func TestBridgeCancels(t *testing.T) { eachRunnerAndPool(t, bridgeCancels) }
+func TestBridgeCancels(t *testing.T) {
+	t.Parallel()
+	eachRunnerAndPool(t, bridgeCancels)
+}
 
 func bridgeCancels(t *testing.T) {
 	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
@@ -500,7 +536,10 @@ func bridgeCancels(t *testing.T) {
 }
 
 // The CLI exits with the bridge, however the bridge exits.
-func TestBridgeLeavesNoCLI(t *testing.T) { eachRunner(t, bridgeLeavesNoCLI) }
+func TestBridgeLeavesNoCLI(t *testing.T) {
+	t.Parallel()
+	eachRunner(t, bridgeLeavesNoCLI)
+}
 
 func bridgeLeavesNoCLI(t *testing.T) {
 	ends := map[string]func(*bridgeClient){
@@ -552,7 +591,10 @@ func bridgeLeavesNoCLI(t *testing.T) {
 
 // An answer of 20 MB is cut. The part that is kept is valid text and can be
 // fetched in pages.
-func TestBridgeHugeAnswer(t *testing.T) { eachRunner(t, bridgeHugeAnswer) }
+func TestBridgeHugeAnswer(t *testing.T) {
+	t.Parallel()
+	warmOrEach(t, bridgeHugeAnswer)
+}
 
 func bridgeHugeAnswer(t *testing.T) {
 	// The CLI stops an answer that repeats itself.
@@ -581,7 +623,10 @@ func bridgeHugeAnswer(t *testing.T) {
 	w.wantNothingLeft(c)
 }
 
-func TestBridgeSearches(t *testing.T) { eachRunnerAndPool(t, bridgeSearches) }
+func TestBridgeSearches(t *testing.T) {
+	t.Parallel()
+	eachRunnerAndPool(t, bridgeSearches)
+}
 
 func bridgeSearches(t *testing.T) {
 	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
@@ -599,7 +644,10 @@ func bridgeSearches(t *testing.T) {
 	}
 }
 
-func TestBridgeStructured(t *testing.T) { eachRunner(t, bridgeStructured) }
+func TestBridgeStructured(t *testing.T) {
+	t.Parallel()
+	warmOrEach(t, bridgeStructured)
+}
 
 func bridgeStructured(t *testing.T) {
 	schema := `{"$schema": "http://json-schema.org/draft-07/schema#", "type": "object",
@@ -622,7 +670,10 @@ func bridgeStructured(t *testing.T) {
 	}
 }
 
-func TestBridgeChangeMode(t *testing.T) { eachRunner(t, bridgeChangeMode) }
+func TestBridgeChangeMode(t *testing.T) {
+	t.Parallel()
+	warmOrEach(t, bridgeChangeMode)
+}
 
 func bridgeChangeMode(t *testing.T) {
 	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {

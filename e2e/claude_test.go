@@ -1,9 +1,12 @@
 package e2e
 
 import (
-	"cmp"
+	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,11 +17,9 @@ import (
 	"pollux/editors/editortest"
 	"pollux/internal/editor"
 	"pollux/internal/fakemodel"
+	"pollux/internal/ide/claudeide"
+	"pollux/internal/sys/systest"
 )
-
-// claudeVersion is the tested release of Claude Code. CLAUDE_VERSION selects another
-// one, for scripts/setup.sh and for the tests.
-var claudeVersion = cmp.Or(os.Getenv("CLAUDE_VERSION"), "2.1.330")
 
 // claudeRejected is what Claude Code shows after a rejection, "Rejected" or, in older
 // releases, "User rejected".
@@ -46,6 +47,7 @@ func (s screen) ask(line string) {
 		s.w.t.Fatal(err)
 	}
 	s.see(line)
+	time.Sleep(typingDelay)
 	s.press("Enter")
 }
 
@@ -508,6 +510,41 @@ func TestClaudeTraps(t *testing.T) {
 		cli.see(after)
 		w.wantFile(path, "mine\n")
 	})
+	// Another user takes the port of a killed companion for a moment, and receives the token
+	// from the agent. The next companion lets the agent in, and not that user.
+	t.Run("another user", func(t *testing.T) {
+		w := newClaudeWorld(t, nil)
+		e, cli := w.claudeInEditor()
+		port := w.claudePort()
+		e.cmd.Process.Kill()
+		e.cmd.Wait()
+		token := w.stealToken(port)
+		e = w.edit(nil)
+		e.usedBy(cli, "back.txt")
+		if got := w.handshake(port, token, thief); got != http.StatusForbidden {
+			t.Errorf("the other user gets %d", got)
+		}
+		if got := w.handshake(port, token, os.Getuid()); got != http.StatusSwitchingProtocols {
+			t.Errorf("this user gets %d", got)
+		}
+	})
+	// After a normal end the token is worth nothing, and the agent does not come back.
+	t.Run("a normal end", func(t *testing.T) {
+		w := newClaudeWorld(t, nil)
+		e, _ := w.claudeInEditor()
+		port := w.claudePort()
+		e.Client.Close()
+		e.cmd.Wait()
+		token := w.stealToken(port)
+		w.edit(nil)
+		waitFor(t, "the lock", func() bool { return len(w.claudeLocks()) == 1 })
+		next := w.claudePort()
+		for _, uid := range []int{thief, os.Getuid()} {
+			if got := w.handshake(next, token, uid); got != http.StatusUnauthorized {
+				t.Errorf("user %d gets %d", uid, got)
+			}
+		}
+	})
 	// A killed agent's proposal is kept.
 	t.Run("killed", func(t *testing.T) {
 		var path string
@@ -536,6 +573,75 @@ func (w *world) claudeInEditor() (*plugin, screen) {
 	cli := w.claude(e.env())
 	e.usedBy(cli, "front.txt")
 	return e, cli
+}
+
+// thief is a user who has nothing to do with Pollux.
+const thief = 12345
+
+const claudeToken = "X-Claude-Code-Ide-Authorization"
+
+// claudePort returns the port in the only lock file.
+func (w *world) claudePort() int {
+	w.t.Helper()
+	locks := claudeide.Find(filepath.Join(w.home, ".claude", "ide"))
+	if len(locks) != 1 {
+		w.t.Fatalf("%d lock files", len(locks))
+	}
+	return locks[0].Port
+}
+
+// stealToken takes the port of a companion that has ended, as another user, and returns
+// the token that Claude Code sends there.
+func (w *world) stealToken(port int) (token string) {
+	w.t.Helper()
+	var l net.Listener
+	if err := systest.AsUser(w.t, thief, func() (err error) {
+		l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		return err
+	}); err != nil {
+		w.t.Fatal(err)
+	}
+	defer l.Close()
+	tokens := make(chan string)
+	go http.Serve(l, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		rw.WriteHeader(http.StatusServiceUnavailable)
+		tokens <- r.Header.Get(claudeToken)
+	}))
+	if token = next(w.t, "token", tokens); token == "" {
+		w.t.Fatal("the agent sent no token, so this test proves nothing")
+	}
+	return token
+}
+
+// handshake connects to a companion with a token, as a user, and returns the status.
+func (w *world) handshake(port int, token string, uid int) int {
+	w.t.Helper()
+	var conn net.Conn
+	if err := systest.AsUser(w.t, uid, func() (err error) {
+		conn, err = net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		return err
+	}); err != nil {
+		w.t.Fatal(err)
+	}
+	defer conn.Close()
+	req, err := http.NewRequestWithContext(w.context(), "GET", "http://127.0.0.1/", nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for key, value := range map[string]string{
+		claudeToken: token, "Connection": "Upgrade", "Upgrade": "websocket",
+		"Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+	} {
+		req.Header.Set(key, value)
+	}
+	if err := req.Write(conn); err != nil {
+		w.t.Fatal(err)
+	}
+	res, err := http.ReadResponse(bufio.NewReader(conn), req)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return res.StatusCode
 }
 
 // usedBy opens a new file in the editor and waits until Claude Code names it. An agent that
@@ -582,6 +688,7 @@ func TestClaudeModes(t *testing.T) {
 			var path string
 			w := newClaudeWorld(t, claudeEdits(&path, "Write", map[string]any{"content": "new\n"}))
 			path = w.file("a.txt", "old\n")
+			w.repository()
 			e := w.edit(nil)
 			cli := w.claudeIn(test.mode, e.env())
 			cli.see(test.ready)
@@ -598,6 +705,20 @@ func TestClaudeModes(t *testing.T) {
 			if len(e.opened) > 0 {
 				t.Errorf("a diff opened: %+v", next(t, "diff", e.opened))
 			}
+			waitFor(t, "the change in the status", func() bool {
+				return strings.Contains(w.pollux("status"), "1 file changed outside Pollux")
+			})
+			if err := e.Call(w.context(), editor.MethodOutsideOpen, editor.FilePath{Path: path}, nil); err != nil {
+				t.Fatal(err)
+			}
+			d := next(t, "the change", e.opened)
+			if d.Original != "old\n" || d.Text() != "new\n" || d.State != editor.StateOutside {
+				t.Errorf("the view shows %+v", d)
+			}
+			if _, err := e.Save(w.context(), editor.DiffAccept{ID: d.ID, Content: "old\n"}); err != nil {
+				t.Error(err)
+			}
+			w.wantFile(path, "old\n")
 		})
 	}
 }

@@ -55,8 +55,7 @@ func TestConnectsAndSendsContext(t *testing.T) {
 		{Path: filepath.Join(w.project, "unsaved"), Focused: 6},
 	}})
 	cli := w.gemini(current, append(e.env(), plain()...))
-	cli.prompt("/ide status")
-	cli.expect("Connected to Test Editor")
+	cli.ideStatus("Connected to Test Editor")
 	cli.expect("a.go (active)")
 	cli.prompt("hello there")
 	cli.expect("Seen.")
@@ -416,8 +415,7 @@ func TestTwoCompanionsOnOneWorkspace(t *testing.T) {
 		name string
 	}{{one, "Window One"}, {two, "Window Two"}} {
 		cli := w.gemini(current, tt.e.env())
-		cli.prompt("/ide status")
-		cli.expect("Connected to " + tt.name)
+		cli.ideStatus("Connected to " + tt.name)
 	}
 }
 
@@ -427,8 +425,7 @@ func TestFoundByFileAlone(t *testing.T) {
 	w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("ok") })
 	w.edit(nil)
 	cli := w.gemini(current, plain())
-	cli.prompt("/ide status")
-	cli.expect("Connected to Test Editor")
+	cli.ideStatus("Connected to Test Editor")
 }
 
 // A root whose name contains a colon and a percent sign.
@@ -441,8 +438,7 @@ func TestOddWorkspaceName(t *testing.T) {
 	w.project = odd
 	w.edit(nil)
 	cli := w.gemini(current, nil)
-	cli.prompt("/ide status")
-	cli.expect("Connected to Test Editor")
+	cli.ideStatus("Connected to Test Editor")
 }
 
 // After a crash the companion restarts with the same port and token. The user
@@ -521,8 +517,7 @@ func TestStdioTransport(t *testing.T) {
 	}
 	env = append(env, "TMPDIR="+empty, "TERM_PROGRAM=sublime") // without it the CLI detects no editor
 	cli := w.gemini(current, env)
-	cli.prompt("/ide status")
-	cli.expect("Connected to")
+	cli.ideStatus("Connected to")
 	st, err := e.Status(w.context())
 	if err != nil || len(st.Clients) != 1 || st.Clients[0].Transport != "stdio" {
 		t.Fatalf("status = %+v, %v; want one client on stdio", st.Clients, err)
@@ -552,8 +547,7 @@ func TestOldRelease(t *testing.T) {
 	// up the shell's grandparent, which is our parent.
 	e := w.edit(nil)
 	cli := w.gemini(old, plain())
-	cli.prompt("/ide status")
-	cli.expect("Connected to Test Editor")
+	cli.ideStatus("Connected to Test Editor")
 	cli.prompt("change it")
 	d := next(t, "diff", e.opened)
 	cli.expect(asks)

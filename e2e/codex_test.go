@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -16,14 +17,12 @@ import (
 	"pollux/internal/fakemodel"
 )
 
-const codexVersion = "0.169.0"
-
 // installCodex writes Codex CLI's settings. It returns the command, and the variable
 // with the model's key.
 func (w *world) installCodex() (bin string, env []string) {
 	w.t.Helper()
 	machine := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
-	bin = optional(w.t, "codex-"+codexVersion, "node_modules", "@openai", "codex-linux-"+nodeArch(), "vendor",
+	bin = installed(w.t, "codex-"+codexVersion, "node_modules", "@openai", "codex-linux-"+nodeArch(), "vendor",
 		machine+"-unknown-linux-musl", "bin", "codex")
 	if err := os.MkdirAll(filepath.Join(w.home, ".codex"), 0o700); err != nil {
 		w.t.Fatal(err)
@@ -202,6 +201,36 @@ func TestCodex(t *testing.T) {
 		e.Client.Close()
 		e.cmd.Wait()
 		other.want(t, "after the companion has ended")
+	})
+	// Idle connections and junk of other programs keep nothing from Codex CLI.
+	t.Run("crowded", func(t *testing.T) {
+		w := newCodexWorld(t)
+		e := w.edit(nil)
+		e.open(t, w.file("a.txt", "a\n"))
+		e.waitOpen(t, 1)
+		waitExists(t, w.codexSocket())
+		cli := w.codex()
+		dial := func(junk string) {
+			conn, err := net.Dial("unix", w.codexSocket())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { conn.Close() })
+			io.WriteString(conn, junk)
+		}
+		for range 100 {
+			dial("")
+		}
+		cli.ask("/ide")
+		cli.see("IDE context is on")
+		for _, junk := range []string{"\x02\x00\x00\x00{}", "\x03\x00\x00\x00abc", "\x00\x00\x00\x00", "\xff\xff\xff\xff"} {
+			dial(junk)
+		}
+		cli.ask("first")
+		if got := w.prompted("first"); !strings.Contains(got, "Active file: a.txt") {
+			t.Errorf("the model receives %q", got)
+		}
+		waitNote(t, e, "")
 	})
 	// One companion owns the socket, and answers for the other one.
 	t.Run("two editors", func(t *testing.T) {

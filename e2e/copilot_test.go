@@ -13,12 +13,10 @@ import (
 	"pollux/internal/fakemodel"
 )
 
-const copilotVersion = "1.0.102"
-
 // copilotCommand returns the command. It skips the test if Copilot CLI is not installed.
 func copilotCommand(t *testing.T) string {
 	t.Helper()
-	return optional(t, "copilot-"+copilotVersion, "node_modules", "@github", "copilot-linux-"+nodeArch(), "copilot")
+	return installed(t, "copilot-"+copilotVersion, "node_modules", "@github", "copilot-linux-"+nodeArch(), "copilot")
 }
 
 // copilotCache returns the directory into which the agent unpacks itself, 0.25 GB, when
@@ -76,7 +74,7 @@ func (w *world) copilotEnv() []string {
 		"COPILOT_PROVIDER_BASE_URL=" + w.model.URL, "COPILOT_PROVIDER_API_KEY=none", "COPILOT_MODEL=claude-sonnet-4.5"}
 }
 
-// copilotReady is what the agent shows when it reads its keyboard.
+// copilotReady appears on the screen when the agent reads its keyboard.
 const copilotReady = "/ commands"
 
 // copilot starts Copilot CLI.
@@ -291,7 +289,7 @@ func TestCopilot(t *testing.T) {
 		cli := w.screen(env, polluxBinary, "run", "--no-browser", "--", "copilot")
 		waitFor(t, "the agent", func() bool { return strings.Contains(w.pollux("status"), "Copilot CLI "+copilotVersion) })
 		cli.ask("change it")
-		waitFor(t, "the diff", func() bool { return strings.Contains(w.pollux("status"), path+"  pending for") })
+		waitFor(t, "the diff", func() bool { return strings.Contains(w.pollux("status"), path+"  of Copilot CLI, pending for") })
 		cli.see("Do you want to edit")
 		cli.press("Enter")
 		cli.see(after)

@@ -77,8 +77,8 @@ func TestDoctorAgents(t *testing.T) {
 				p.editor = p.edit(nil)
 				waitExists(t, p.codexSocket())
 				tt.then(p)
-				p.wantOf("codex", tt.want...)
-				t.Cleanup(func() { killBelow(t, w.home) }) // its daemon stays
+				p.wantOf("codex", append(tt.want, "warning mode")...) // in a folder that the user trusts, it does not ask
+				t.Cleanup(func() { killBelow(t, w.home) })            // its daemon stays
 				cli := p.screen(append(slices.Clone(p.env), own...), bin)
 				cli.see("scripted default")
 				cli.ask("/ide")

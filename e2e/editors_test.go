@@ -92,27 +92,6 @@ func (d *desk) press(keys ...string) {
 	}
 }
 
-// mapped runs the mapping of some keys. Vim drops a Ctrl-C that is typed while it runs a
-// script, for example for a message of the companion, so it gets no typed one.
-func (d *desk) mapped(keys []string) {
-	d.t.Helper()
-	if d.Name == "emacs" {
-		d.press(keys...)
-		return
-	}
-	d.ask(`feedkeys("\<` + strings.Join(keys, `>\<`) + `>", 'm')`)
-}
-
-// decide presses the keys of a decision; those with Ctrl-C are mapped.
-func (d *desk) decide(keys []string) {
-	d.t.Helper()
-	if keys[0] == "C-c" {
-		d.mapped(keys)
-	} else {
-		d.press(keys...)
-	}
-}
-
 // command runs one of the plugin's commands.
 func (d *desk) command(name string) {
 	d.t.Helper()
@@ -332,6 +311,8 @@ type hands struct {
 	// copy saves the text of the proposal to another file.
 	copy                           func(name string) []string
 	undoHunk, acceptHunk, nextHunk []string
+	previousHunk                   []string
+	held                           []string // accepts
 	// typing are commands that a diff interrupts, and the text on the screen
 	// when they are done.
 	typing []halves
@@ -346,26 +327,28 @@ var vimHands = hands{
 	selectWord: []string{"gg0ve"},
 	edit:       []string{"ggOmine", "Escape"},
 	accepts: [][]string{
-		{":w", "Enter"}, {":wq", "Enter"}, {":x", "Enter"}, {"ZZ"}, {"C-c", "C-c"}, {":Pollux accept", "Enter"},
+		{":w", "Enter"}, {":wq", "Enter"}, {":x", "Enter"}, {"ZZ"}, {":Pollux accept", "Enter"},
 	},
 	rejects: [][]string{
-		{":q!", "Enter"}, {"ZQ"}, {":bwipeout!", "Enter"}, {":bdelete!", "Enter"}, {"C-c", "C-k"}, {":Pollux reject", "Enter"},
+		{":q!", "Enter"}, {"ZQ"}, {":bwipeout!", "Enter"}, {":bdelete!", "Enter"}, {":Pollux reject", "Enter"},
 		{"C-w", "h", ":q", "Enter"}, {"C-w", "h", ":bwipeout", "Enter"}, {":enew!", "Enter"}, {"C-w", "j", ":only!", "Enter"},
 	},
-	quit:       []string{"Escape", ":qa!", "Enter"},
-	leave:      []string{"C-w", "t"},
-	save:       []string{":w", "Enter"},
-	change:     []string{"ggOdirty", "Escape"},
-	down:       []string{"j"},
-	visit:      func(name string) []string { return []string{":edit " + name, "Enter"} },
-	close:      []string{":bdelete", "Enter"},
-	rename:     func(name string) []string { return []string{":saveas! " + name, "Enter"} },
-	scratch:    []string{":help", "Enter"},
-	send:       func(question string) []string { return []string{":1,2Pollux send " + question, "Enter"} },
-	copy:       func(name string) []string { return []string{":w " + name, "Enter"} },
-	undoHunk:   []string{"C-c", "C-u"},
-	acceptHunk: []string{"C-c", "C-a"},
-	nextHunk:   []string{"C-c", "C-n"},
+	quit:         []string{"Escape", ":qa!", "Enter"},
+	leave:        []string{"C-w", "t"},
+	save:         []string{":w", "Enter"},
+	change:       []string{"ggOdirty", "Escape"},
+	down:         []string{"j"},
+	visit:        func(name string) []string { return []string{":edit " + name, "Enter"} },
+	close:        []string{":bdelete", "Enter"},
+	rename:       func(name string) []string { return []string{":saveas! " + name, "Enter"} },
+	scratch:      []string{":help", "Enter"},
+	send:         func(question string) []string { return []string{":1,2Pollux send " + question, "Enter"} },
+	copy:         func(name string) []string { return []string{":w " + name, "Enter"} },
+	undoHunk:     []string{"do"},
+	acceptHunk:   []string{"dp"},
+	nextHunk:     []string{"]c"},
+	previousHunk: []string{"[c"},
+	held:         []string{"Z", "Z"},
 	typing: []halves{
 		{[]string{":echo 12"}, []string{"3456", "Enter"}, "123456"},
 		{[]string{"q:", "ilet g:seen = 12"}, []string{"3457", "Enter"}, ""},
@@ -393,10 +376,12 @@ var emacsHands = hands{
 	send: func(question string) []string {
 		return []string{"M-<", "C-Space", "C-n", "C-n", "M-x", "pollux-send", "Enter", question, "Enter"}
 	},
-	copy:       func(name string) []string { return []string{"C-x", "C-w", name, "Enter"} },
-	undoHunk:   []string{"C-c", "C-u"},
-	acceptHunk: []string{"C-c", "C-a"},
-	nextHunk:   []string{"C-c", "C-n"},
+	copy:         func(name string) []string { return []string{"C-x", "C-w", name, "Enter"} },
+	undoHunk:     []string{"C-c", "C-u"},
+	acceptHunk:   []string{"C-c", "C-a"},
+	nextHunk:     []string{"C-c", "C-n"},
+	previousHunk: []string{"C-c", "C-p"},
+	held:         []string{"C-c", "C-c"},
 	typing: []halves{
 		{[]string{"M-:", `(message "12`}, []string{`3456")`, "Enter"}, "123456"},
 		{[]string{"ab"}, []string{"cd"}, "abcd"},
@@ -425,6 +410,7 @@ func eachEditor(t *testing.T, test func(t *testing.T, kind editortest.Kind, h ha
 // The user asks a question about lines from the editor. The CLI starts for the
 // first question, and each question contains the file.
 func TestEditorAsks(t *testing.T) {
+	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("Because.") })
 		path := w.file("my file.txt", "one\ntwo\nthree\n")
@@ -483,6 +469,7 @@ func waits(t *testing.T, kind editortest.Kind, before, proposed string) (d *desk
 // The CLI is notified of the right answer for every way to accept and every way
 // to leave.
 func TestEditorEveryWayOut(t *testing.T) {
+	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		d, c, path := waits(t, kind, "one\n", "one\ntwo\n")
 		first := true
@@ -500,7 +487,7 @@ func TestEditorEveryWayOut(t *testing.T) {
 		for _, keys := range h.accepts {
 			t.Logf("%q", keys)
 			again()
-			d.decide(keys)
+			d.press(keys...)
 			if text := written(t, c, path); text != "one\ntwo\n" {
 				t.Errorf("%q: accepted %q", keys, text)
 			}
@@ -509,7 +496,7 @@ func TestEditorEveryWayOut(t *testing.T) {
 		for _, keys := range h.rejects {
 			t.Logf("%q", keys)
 			again()
-			d.decide(keys)
+			d.press(keys...)
 			received(t, c, fmt.Sprintf("%q as a rejection", keys), rejected)
 			d.until(d.State.Shown, "")
 			if d.Name != "emacs" {
@@ -521,6 +508,7 @@ func TestEditorEveryWayOut(t *testing.T) {
 
 // Texts that editors tend to change are returned unchanged.
 func TestEditorBytes(t *testing.T) {
+	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		w := newWorld(t, silent)
 		d := w.sit(kind, w.file("start.txt", "x\n"))
@@ -600,26 +588,67 @@ func TestVimEncoding(t *testing.T) {
 
 // The keys for hunks are the same everywhere.
 func TestEditorHunks(t *testing.T) {
+	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
-		d, c, _ := waits(t, kind, "a\nb\nc\nd\ne\n", "A\nb\nc\nd\nE\nf")
-		d.enter()
-		d.press("g", "g")
-		if d.Name == "emacs" {
-			d.press("C-_", "M-<") // the two letters were typed as text
-		}
-		d.mapped(h.undoHunk)
-		d.holds(d.State.Proposal, "a\nb\nc\nd\nE\nf")
-		d.mapped(h.nextHunk)
-		d.until(d.State.Line, "5")
-		d.mapped(h.undoHunk)
-		d.holds(d.State.Proposal, "a\nb\nc\nd\ne\n")
-		d.mapped(h.acceptHunk)
-		d.holds(d.State.Proposal, "a\nb\nc\nd\nE\nf")
-		d.press(h.accepts[0]...)
-		if got, want := accepted(t, c), "a\nb\nc\nd\nE\nf"; got != want {
-			t.Errorf("accepted %q, want %q", got, want)
+		for _, view := range []struct {
+			name  string
+			width int
+		}{{"side by side", 180}, {"inline", 90}} { // columns
+			t.Run(view.name, func(t *testing.T) {
+				d, c, path := idle(t, kind, "a\nb\nc\nd\ne\n")
+				if err := d.Resize(view.width, 50); err != nil {
+					t.Fatal(err)
+				}
+				d.until(d.State.Width, strconv.Itoa(view.width))
+				if err := c.OpenDiff(d.context(), path, "A\nb\nc\nd\nE\nf"); err != nil {
+					t.Fatal(err)
+				}
+				d.shows(path)
+				d.enter()
+				d.press(h.nextHunk...)
+				d.until(d.State.Line, "5")
+				d.press(h.previousHunk...)
+				d.until(d.State.Line, "1")
+				d.press(h.undoHunk...)
+				d.holds(d.State.Proposal, "a\nb\nc\nd\nE\nf")
+				d.press(h.nextHunk...)
+				d.until(d.State.Line, "5")
+				d.press(h.undoHunk...)
+				d.holds(d.State.Proposal, "a\nb\nc\nd\ne\n")
+				d.press(h.acceptHunk...)
+				d.holds(d.State.Proposal, "a\nb\nc\nd\nE\nf")
+				d.press(h.accepts[0]...)
+				if got, want := accepted(t, c), "a\nb\nc\nd\nE\nf"; got != want {
+					t.Errorf("accepted %q, want %q", got, want)
+				}
+			})
 		}
 	})
+}
+
+// Many users of Vim leave Insert mode with Ctrl-C, and repeat it. Two in Normal mode
+// accepted the change.
+func TestVimCtrlC(t *testing.T) {
+	for _, name := range []string{"nvim", "vim"} {
+		t.Run(name, func(t *testing.T) {
+			d, c, path := waits(t, kindOf(name), "one\n", "one\ntwo\n")
+			d.enter()
+			if text := d.ask("execute('map <C-c>')"); strings.Contains(text, "Pollux") {
+				t.Errorf("Ctrl-C waits for another key: %s", text)
+			}
+			d.press("gg", "i")
+			d.until("mode()", "i")
+			d.press("zz")
+			d.holds(d.State.Proposal, "zzone\ntwo\n")
+			if err := d.Hold(3, 200*time.Millisecond, "C-c"); err != nil {
+				t.Fatal(err)
+			}
+			d.until("mode()", "n")
+			d.press(":let g:done = 1", "Enter") // after the others
+			d.until("get(g:, 'done')", "1")
+			d.undecided(c, path, "zzone\ntwo\n")
+		})
+	}
 }
 
 // removedColors evaluates to the colours of removed lines in Vim and Neovim.
@@ -687,6 +716,7 @@ func TestVimLeavesItsTerminal(t *testing.T) {
 // Unsaved changes are shown. Neither an accepted change nor reloading the file
 // discards them.
 func TestEditorDirtyBuffer(t *testing.T) {
+	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		w := newWorld(t, silent)
 		path := w.file("a.txt", "one\n")
@@ -709,9 +739,42 @@ func TestEditorDirtyBuffer(t *testing.T) {
 	})
 }
 
+// What the user saves in an editor is not a change outside Pollux. What another program
+// writes is: the list of changes has it, and the user takes one hunk of it back.
+func TestEditorOutside(t *testing.T) {
+	choose := map[string][]string{"nvim": {"1", "Enter"}, "vim": {"Enter"}, "emacs": {"other.txt", "Enter"}}
+	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
+		w := newWorld(t, silent)
+		mine, other := w.file("mine.txt", "one\n"), w.file("other.txt", "a\nb\nc\nd\ne\n")
+		d := w.sit(kind, other, mine)
+		d.press(h.visit(mine)...)
+		d.cli()
+		d.press(h.change...)
+		d.press(h.save...)
+		w.wantOutside(mine, "dirty\n", other, "A\nb\nc\nd\nE\n")
+		d.command("status")
+		d.answers("changed outside Pollux: 1")
+		d.command("list")
+		d.see("Review")
+		d.press(choose[kind.Name]...)
+		d.shows(other)
+		d.see("changed outside Pollux: other.txt")
+		d.until(d.State.Inside, "1")
+		d.press(h.undoHunk...)
+		d.holds(d.State.Proposal, "a\nb\nc\nd\nE\n")
+		d.press(h.accepts[0]...)
+		d.until(d.State.Shown, "")
+		w.wantFile(other, "a\nb\nc\nd\nE\n")
+		if status := w.pollux("status"); strings.Contains(status, "outside Pollux") {
+			t.Errorf("after that, the status is %s", status)
+		}
+	})
+}
+
 // A change that arrives while the user types a command waits until the command
 // is done, and does not take its keys.
 func TestEditorDiffWhileTyping(t *testing.T) {
+	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		d, c, path := idle(t, kind, "one\n")
 		for _, typing := range h.typing {
@@ -734,6 +797,7 @@ func TestEditorDiffWhileTyping(t *testing.T) {
 // Several changes wait. The editor shows one, counts the others and shows them
 // afterwards.
 func TestEditorSeveralDiffs(t *testing.T) {
+	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		d, c, path := waits(t, kind, "one\n", "two\n")
 		other := d.file("b.txt", "b\n")
@@ -771,6 +835,7 @@ func (d *desk) companion() int {
 // The companion crashes. It restarts with the same port and token, so that CLIs
 // can connect again.
 func TestEditorRestartsPollux(t *testing.T) {
+	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		w := newWorld(t, silent)
 		d := w.sit(kind, w.file("a.txt", "one\n"))
@@ -802,6 +867,7 @@ func (d *desk) later(ms int) {
 // The user stops Pollux while it keeps crashing, in the pause before the next start. It
 // started nevertheless.
 func TestEditorStopsARestart(t *testing.T) {
+	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, _ hands) {
 		w := newWorld(t, silent)
 		d := w.sit(kind, w.file("a.txt", "one\n"))
@@ -844,6 +910,7 @@ func TestEditorChangesDirectoryAtStart(t *testing.T) {
 // Saving a copy of the text decides nothing. After the companion was killed,
 // the user can still save the edited text.
 func TestEditorSavesACopy(t *testing.T) {
+	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		d, c, path := waits(t, kind, "one\n", "two\n")
 		d.enter()
@@ -897,6 +964,7 @@ func answer(t *testing.T, c *client.CLI) string {
 // Saving automatically, or saving something else, accepts nothing. Making the
 // proposal larger or changing its mode does not close it.
 func TestEditorDecidesOnlyWhenAsked(t *testing.T) {
+	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		d, c, path := waits(t, kind, "one\n", "one\ntwo\n")
 		still := func(what string) {
@@ -956,7 +1024,7 @@ const appeared = "This change has just appeared. Look at it, then decide."
 func (d *desk) undecided(c *client.CLI, path, text string) {
 	d.t.Helper()
 	if got := d.ask(d.State.Waiting); got != "1" {
-		d.t.Errorf("%s diffs wait", got)
+		d.t.Fatalf("%s diffs wait", got)
 	}
 	d.settle(settleDelay)
 	d.command("next")
@@ -1002,6 +1070,7 @@ func acceptByCommand(d *desk, _ hands) { d.command("accept") }
 // Another change replaced the one that the user was reading. Keys meant for the
 // first one accepted a change that nobody had seen.
 func TestEditorKeyMeantForAnother(t *testing.T) {
+	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		for name, s := range map[string]surprise{
 			"superseded": {func(d *desk, c *client.CLI, path string) (string, error) {
@@ -1025,6 +1094,7 @@ func TestEditorKeyMeantForAnother(t *testing.T) {
 // No way to accept, to reject or to leave decides on a change that has just
 // appeared. A command shows a closed view again.
 func TestEditorTooEarly(t *testing.T) {
+	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		d, c, path := waits(t, kind, "one\n", "one\ntwo\n")
 		d.settle(longSettleDelay)
@@ -1056,15 +1126,16 @@ func TestEditorTooEarly(t *testing.T) {
 // A key that the user holds down while a change is in view decides nothing,
 // however long it is held.
 func TestEditorHeldKey(t *testing.T) {
+	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		d, c, path := idle(t, kind, "one\n")
-		d.settle(8000)
+		d.settle(4000)
 		if err := c.OpenDiff(d.context(), path, "two\n"); err != nil {
 			t.Fatal(err)
 		}
 		d.until(d.State.Shown, path)
 		d.enter()
-		if err := d.Hold(100, 100*time.Millisecond, "C-c", "C-c"); err != nil {
+		if err := d.Hold(50, 100*time.Millisecond, h.held...); err != nil {
 			t.Fatal(err)
 		}
 		d.see(appeared)
@@ -1075,10 +1146,11 @@ func TestEditorHeldKey(t *testing.T) {
 // A change is superseded while the user types in it. Keys in the new one restart the delay
 // too, so that a key meant for the old text does not decide on the new one.
 func TestEditorTypesOn(t *testing.T) {
+	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		d, c, path := waits(t, kind, "one\n", "two\n")
 		d.enter()
-		const delay = 8000 // ms
+		const delay = 4000 // ms
 		d.settle(delay)
 		if err := c.OpenDiff(d.context(), path, "three\n"); err != nil {
 			t.Fatal(err)
@@ -1128,6 +1200,7 @@ func TestEmacsSaysThatPolluxHasEnded(t *testing.T) {
 // The window is too small for a change. The change waits, the user reads how to
 // show it, and the CLI gets no error, which it would print as a critical one.
 func TestEditorNoRoom(t *testing.T) {
+	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		d, c, path := idle(t, kind, "one\n")
 		tall := d.ask(d.State.Lines)
@@ -1151,6 +1224,7 @@ func TestEditorNoRoom(t *testing.T) {
 
 // Another client replaces the text in view.
 func TestEditorTextFromOutside(t *testing.T) {
+	t.Parallel()
 	eachEditor(t, surprise{func(d *desk, c *client.CLI, path string) (string, error) {
 		d.ask(d.State.Changed("content", "theirs"))
 		return path, nil
@@ -1161,6 +1235,7 @@ func TestEditorTextFromOutside(t *testing.T) {
 // yet. There is nothing to decide, and the view does not say that the file was
 // written.
 func TestEditorAcceptedElsewhere(t *testing.T) {
+	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		d, c, path := waits(t, kind, "one\n", "two\n")
 		d.enter()
@@ -1180,6 +1255,7 @@ func TestEditorAcceptedElsewhere(t *testing.T) {
 // A command applies to the change that was in view when the user began to type
 // it.
 func TestEditorCommandBegunTooEarly(t *testing.T) {
+	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		d, c, path := waits(t, kind, "one\n", "two\n")
 		other := d.file("b.txt", "b\n")
@@ -1206,6 +1282,7 @@ func TestEditorCommandBegunTooEarly(t *testing.T) {
 // The CLI replaces its proposal while the user types in the old one. The keys
 // go into the new proposal or nowhere, and never into the file.
 func TestEditorSupersededWhileTyping(t *testing.T) {
+	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		d, c, path := waits(t, kind, "one\n", "two\n")
 		d.enter()
@@ -1232,6 +1309,7 @@ func TestEditorSupersededWhileTyping(t *testing.T) {
 // The plugin reports a program that is missing, too old or broken since the plugin was
 // installed.
 func TestEditorWithoutPollux(t *testing.T) {
+	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		for name, test := range map[string]struct{ script, says string }{
 			"missing": {"", "is not installed, or not on the PATH"},
@@ -1418,6 +1496,7 @@ func TestEditorOtherNames(t *testing.T) {
 
 // The open files that the CLI receives follow what the user does.
 func TestEditorFollowsFiles(t *testing.T) {
+	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		w := newWorld(t, silent)
 		a, b := w.file("a.txt", "one\n\U0001F600x\nthree\n"), w.file("b.txt", "b\n")
@@ -1471,6 +1550,7 @@ func TestEditorFollowsFiles(t *testing.T) {
 // The editor exits, in each possible way, while a diff is open. The CLI is
 // notified, nothing is left behind, and the journal has the text.
 func TestEditorEnds(t *testing.T) {
+	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		for _, end := range []string{"quit", "SIGHUP", "SIGTERM", "SIGKILL"} {
 			t.Run(end, func(t *testing.T) {
@@ -1527,9 +1607,10 @@ func TestEditorQuitsGently(t *testing.T) {
 	}
 }
 
-// The configured agent never shows that it is ready, as one that Pollux does not know. The
-// question waited without end, and the user was told nothing.
+// The configured agent never shows that it is ready, like an agent unknown to Pollux. The
+// question used to wait forever, without a message for the user.
 func TestEditorAgentNeverReady(t *testing.T) {
+	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		w := newWorld(t, silent)
 		switch kind.Name {
@@ -1544,6 +1625,35 @@ func TestEditorAgentNeverReady(t *testing.T) {
 		d.ask(d.State.SetMaxWaits(3))
 		d.press(h.send("why is this so?")...)
 		d.see("was not sent: @a.txt lines 1-2: why is this so?")
+	})
+}
+
+// The agent asks something, which ignores a paste. Enter chose its first answer.
+func TestEditorAnswersNoQuestion(t *testing.T) {
+	t.Parallel()
+	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
+		w := newWorld(t, silent)
+		typed := filepath.Join(w.home, "typed")
+		script := filepath.Join(w.home, "agent.sh")
+		text := fmt.Sprintf("stty raw -echo\nprintf '%s\\r\\nRun rm? 1. Yes 2. No'\nexec cat >%s\n", ready, typed)
+		if err := os.WriteFile(script, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		switch kind.Name {
+		case "nvim":
+			w.config(".config/nvim/init.vim", fmt.Sprintf("let g:pollux = {'cli': ['sh', '%s']}\n", script))
+		case "vim":
+			w.config(".vim/vimrc", fmt.Sprintf("let g:pollux = {'cli': ['sh', '%s']}\n", script))
+		case "emacs":
+			w.config(".emacs.d/init.el", initEl+fmt.Sprintf(`(setq pollux-cli '("sh" "%s"))`, script))
+		}
+		d := w.sit(kind, w.file("a.txt", "one\ntwo\nthree\n"))
+		d.press(h.send("why is this so?")...)
+		d.see("does not show your question")
+		data, err := os.ReadFile(typed)
+		if err != nil || !strings.Contains(string(data), "why is this so?") || strings.Contains(string(data), "\r") {
+			t.Errorf("the agent received %q, %v", data, err)
+		}
 	})
 }
 

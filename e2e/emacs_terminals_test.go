@@ -88,6 +88,7 @@ func eachEmacsTerminal(t *testing.T, test func(t *testing.T, terminal emacsTermi
 // Gemini CLI runs in each kind of terminal of Emacs: it is connected, it receives keys and
 // what the user sends, also while the user reads the terminal, and it ends with its buffer.
 func TestEmacsTerminals(t *testing.T) {
+	t.Parallel()
 	eachEmacsTerminal(t, func(t *testing.T, terminal emacsTerminal, init string) {
 		var w *world
 		w = newWorld(t, func(r fakemodel.Request) fakemodel.Reply { return typist(agentKinds[0], w)(r) })
@@ -124,24 +125,29 @@ func TestEmacsTerminals(t *testing.T) {
 	})
 }
 
-// asked is an agent that writes what it receives to a file. Its first empty input
-// lines scroll away, and the last one goes when a character arrives.
+// asked is an agent that shows what it receives and writes each line to a file. Its first
+// empty input lines scroll away.
 const asked = `#!/bin/bash
 stty -icanon -echo
 for i in {1..100}; do echo "Type your message"; done
 for i in {1..100}; do echo; done
 while :; do
 	printf 'Type your message'
-	IFS= read -rN1 first
-	printf '\r\e[K'
-	IFS= read -r rest
-	printf '%s\n' "$first$rest" >>asked
+	line=
+	while IFS= read -rN1 character && [ "$character" != $'\n' ]; do
+		[ -n "$line" ] || printf '\r\e[K'
+		line+=$character
+		printf '%s' "$character"
+	done
+	printf '%s\n' "$line" >>asked
+	echo
 done
 `
 
 // A question is pasted in brackets, and Enter follows once the agent shows the paste on
 // its screen. This also works while the user reads the terminal.
 func TestEmacsTerminalAsks(t *testing.T) {
+	t.Parallel()
 	eachEmacsTerminal(t, func(t *testing.T, terminal emacsTerminal, init string) {
 		w := newWorld(t, silent)
 		agent := filepath.Join(w.home, "asked")
@@ -187,6 +193,7 @@ func (d *desk) agentTree(program string) (tree []int) {
 // The terminal of an agent that has ended stays, so that the user can read why. The next
 // agent gets a new one, and ends with Emacs, which asks nothing.
 func TestEmacsTerminalEnds(t *testing.T) {
+	t.Parallel()
 	eachEmacsTerminal(t, func(t *testing.T, terminal emacsTerminal, init string) {
 		w := newWorld(t, silent)
 		d := w.sitInEmacs(init+`(setq pollux-cli '("cat"))`, w.file("a.txt", "one\n"))

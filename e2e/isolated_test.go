@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"testing"
@@ -34,7 +35,7 @@ func isolated(t *testing.T) bool {
 	}
 	argv := append(unshare, "sh", "-c", `ip link set lo up && exec "$0" "$@"`,
 		self, "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=45m",
-		"-screenshots="+*screenshots)
+		fmt.Sprintf("-test.short=%v", testing.Short()), "-screenshots="+*screenshots)
 	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), isolatedEnv+"=1", "POLLUX_BINARY="+polluxBinary)
 	if out, err := cmd.CombinedOutput(); err != nil {

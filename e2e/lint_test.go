@@ -310,7 +310,7 @@ func TestClaudeDiagnostics(t *testing.T) {
 }
 
 // Without a review, too, Claude Code's model receives what is new. If the editor was too
-// busy to say what there was before, it receives nothing: old problems would look new.
+// busy to report the earlier problems, the model receives none: old problems would look new.
 func TestClaudeDiagnosticsWithoutReview(t *testing.T) {
 	if !isolated(t) {
 		return

@@ -13,19 +13,17 @@ import (
 	"pollux/internal/fakemodel"
 )
 
-const opencodeVersion = "1.18.33"
-
-// installOpencode writes opencode's settings. It asks before it edits a file. It returns
-// the command and its variables.
+// installOpencode writes opencode's settings. It asks before it edits a file or runs a
+// command. It returns the command and its variables.
 func (w *world) installOpencode() (bin string, env []string) {
 	w.t.Helper()
-	bin = optional(w.t, "opencode-"+opencodeVersion, "node_modules", "opencode-linux-"+nodeArch(), "bin", "opencode")
+	bin = installed(w.t, "opencode-"+opencodeVersion, "node_modules", "opencode-linux-"+nodeArch(), "bin", "opencode")
 	dir := filepath.Join(".config", "opencode")
 	if err := os.MkdirAll(filepath.Join(w.home, dir), 0o700); err != nil {
 		w.t.Fatal(err)
 	}
 	config, err := json.Marshal(map[string]any{
-		"autoupdate": false, "share": "disabled", "model": "fake/scripted", "permission": map[string]any{"edit": "ask"},
+		"autoupdate": false, "share": "disabled", "model": "fake/scripted", "permission": map[string]any{"edit": "ask", "bash": "ask"},
 		"provider": map[string]any{"fake": map[string]any{
 			"npm": "@ai-sdk/openai-compatible", "name": "Fake", "models": map[string]any{"scripted": map[string]any{"name": "Scripted"}},
 			"options": map[string]any{"baseURL": w.model.URL + "/v1", "apiKey": "none"},

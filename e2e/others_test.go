@@ -93,6 +93,17 @@ func TestKakoune(t *testing.T) {
 	}
 	s.keys("gjgh")
 	wantModelTold(t, w, cli, "second", path, `"line":2`)
+	// What the user saves in Kakoune is not a change outside Pollux.
+	other := w.file("other.txt", "one\n")
+	s.keys(":edit other.txt")
+	s.press("Enter")
+	cli.expect("2 open files")
+	s.keys("ga") // back
+	s.keys("ggOmine")
+	s.press("Escape")
+	s.keys(":write")
+	s.press("Enter")
+	w.wantOutside(path, "mine\n", other, "two\n")
 	s.keys(":quit")
 	s.press("Enter")
 	cli.expect("Type your message")

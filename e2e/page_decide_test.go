@@ -210,14 +210,14 @@ func TestPageReconnects(t *testing.T) {
 	s.up(change("c"), change("d"))
 	s.page(shows("#status", "1 connected"), shows(".name", "d.txt"), shows("#path", "c.txt"), shows(".cm-merge-b", "sent later"))
 	s.page(isTrue(`[...document.querySelectorAll("#list .name")].map(e => e.innerText).join() === "c.txt,d.txt"`))
-	s.page(shows(".toast", "The change to a.txt was answered while this page was not connected."))
+	s.page(shows(".message", "The change to a.txt was answered while this page was not connected."))
 	// The text of b is not lost: it stays, even after a reload, until the user
 	// has seen it.
-	lost := isTrue(`[...document.querySelectorAll(".toast textarea")].map(e => e.value).join().includes("unsent ")`)
-	s.page(lost, shows(".toast", "The change to b.txt was answered before your last edits reached Pollux."))
+	lost := isTrue(`[...document.querySelectorAll(".message textarea")].map(e => e.value).join().includes("unsent ")`)
+	s.page(lost, shows(".message", "The change to b.txt was answered before your last edits reached Pollux."))
 	s.page(chromedp.Reload(), shows("#path", "c.txt"), shows(".cm-merge-b", "sent later"), lost)
-	s.page(chromedp.Click(chromedp.CSS(".toast.warning button")), chromedp.Reload(), shows("#path", "c.txt"))
-	n, err := chromedp.Run(s.ctx, chromedp.Evaluate[int](`document.querySelectorAll(".toast.warning").length`))
+	s.page(chromedp.Click(chromedp.CSS(".message.warning button")), chromedp.Reload(), shows("#path", "c.txt"))
+	n, err := chromedp.Run(s.ctx, chromedp.Evaluate[int](`document.querySelectorAll(".message.warning").length`))
 	if err != nil || n != 0 {
 		t.Errorf("%d warnings after the user dismissed the one, %v", n, err)
 	}
@@ -268,9 +268,9 @@ func TestPageAcceptedIsNotWritten(t *testing.T) {
 	s := newStage(t, change("a"), change("b"))
 	s.script(func(_, _ string) any { return editor.DiffAcceptResult{Status: editor.StatusAccepted} })
 	s.page(shows("#path", "a.txt"))
-	for _, c := range []struct{ id, reason, toast, class string }{
-		{"a", "unwritten", "a.txt was accepted but not written.", ".toast.warning"},
-		{"b", "accepted", "b.txt was written with the accepted text.", ".toast.info"},
+	for _, c := range []struct{ id, reason, message, class string }{
+		{"a", "unwritten", "a.txt was accepted, but CLI did not write it.", "#messages .warning"},
+		{"b", "accepted", "b.txt was written with the accepted text.", ".message.info"},
 	} {
 		s.page(shows("#path", c.id+".txt"))
 		s.settle()
@@ -281,8 +281,12 @@ func TestPageAcceptedIsNotWritten(t *testing.T) {
 		s.ctrlEnter()
 		s.press("#reject", 1)
 		s.page(chromedp.Focus(chromedp.CSS(".cm-merge-b .cm-content")), chromedp.KeyEvent("late "))
-		s.tell(editor.MethodDiffClose, editor.DiffClose{ID: c.id, Reason: c.reason})
-		s.page(shows(c.class, c.toast))
+		if c.reason == "unwritten" {
+			s.unwritten(c.id)
+		} else {
+			s.tell(editor.MethodDiffClose, editor.DiffClose{ID: c.id, Reason: c.reason})
+		}
+		s.page(shows(c.class, c.message))
 	}
 	s.page(shows("#none", "No pending changes"))
 	s.wantSaid("accept a", "accept b")
@@ -295,5 +299,5 @@ func TestPageAcceptedIsNotWritten(t *testing.T) {
 	c := change("c")
 	c.State = "accepted"
 	s.tell(editor.MethodDiffOpen, c)
-	s.page(shows("#accepted", "Accepted. Waiting for the agent to write c.txt."), shows(".toast.warning", "a.txt was accepted but not written."))
+	s.page(shows("#accepted", "Accepted. Waiting for the agent to write c.txt."), shows(".message.warning", "a.txt was accepted, but CLI did not write it."))
 }

@@ -78,14 +78,14 @@ func TestPageContrast(t *testing.T) {
 			s.page(chromedp.KeyEvent("s"), shows("#kept", "Not decided yet"))
 			for _, level := range []string{"info", "warning", "error"} {
 				s.tell(editor.MethodMessage, editor.Message{Level: level, Text: "a message: " + level})
-				s.page(shows(".toast."+level, "a message"))
+				s.page(shows(".message."+level, "a message"))
 			}
 			check("kept, with messages")
 			s.page(edit, chromedp.KeyEvent("f", chromedp.KeyModifiers(kb.ModifierCtrl)), shows(".cm-search", "replace"), chromedp.KeyEvent("return"), shows(".cm-searchMatch", "return"))
 			check("search")
 			s.page(chromedp.KeyEvent(kb.F1), shows("#keys[open]", "undo the hunk"))
 			check("keys")
-			s.page(chromedp.KeyEvent(kb.F1), gone("#keys[open]"))
+			s.page(chromedp.KeyEvent(kb.F1), gone("#keys[open]"), unsettled)
 			s.script(func(_, _ string) any {
 				return editor.DiffAcceptResult{Status: editor.StatusConflict, Disk: "on disk\n", Version: "v2"}
 			})
@@ -193,7 +193,7 @@ func TestPageNamesAgents(t *testing.T) {
 		isTrue(`document.querySelector("#status").title === `+strconv.Quote(want)))
 }
 
-// A tab whose companion had ended said "reconnecting" for ever.
+// A tab whose companion had ended used to say "reconnecting" forever.
 func TestPageOldTab(t *testing.T) {
 	s := newStage(t, change("a"))
 	s.page(shows("#path", "a.txt"), shows("#status", "1 connected"))
@@ -205,18 +205,6 @@ func TestPageOldTab(t *testing.T) {
 	s.tell(editor.MethodDiffClose, editor.DiffClose{ID: "a", Reason: editor.ReasonRejected})
 	s.cut()
 	s.page(shows("#none", "Pollux has ended or cannot be reached. Your edits are kept: pollux journal lists them."))
-}
-
-// A warning stayed after a newer message about the same file.
-func TestPageOldMessages(t *testing.T) {
-	s := newStage(t, change("a"), change("b"))
-	s.page(shows("#path", "a.txt"), shows(".name", "b.txt"))
-	s.tell(editor.MethodDiffClose, editor.DiffClose{ID: "a", Reason: editor.ReasonUnwritten})
-	s.page(shows(".toast.warning", "a.txt was accepted but not written."))
-	s.tell(editor.MethodDiffClose, editor.DiffClose{ID: "b", Reason: editor.ReasonUnwritten})
-	s.page(shows(".toast.warning", "b.txt was accepted but not written."), shows(".toast.warning", "a.txt"))
-	s.tell(editor.MethodDiffOpen, change("a"))
-	s.page(shows("#path", "a.txt"), isTrue(`[...document.querySelectorAll(".toast")].map(e => e.innerText).join().startsWith("b.txt")`))
 }
 
 // The languages that a file's name chooses.
@@ -289,4 +277,14 @@ func TestPagePictures(t *testing.T) {
 	s.settle()
 	s.page(edit, chromedp.KeyEvent("f", chromedp.KeyModifiers(kb.ModifierCtrl)), shows(".cm-search", "replace"), chromedp.KeyEvent("return"))
 	picture(t, s.ctx, "page-search.png")
+	s.unwritten("b")
+	s.tell(editor.MethodMessage, editor.Message{Level: "warning", Diff: "latin", Text: "Gemini CLI proposes a change to /home/me/project/latin.py that cannot be displayed: it is not UTF-8 text. Answer in the terminal."})
+	s.page(chromedp.KeyEvent(kb.Escape), chromedp.KeyEvent(kb.Escape), warnings(2), chromedp.KeyEvent("nnnnn"), shows("#position", "hunk 6 of 80"))
+	for _, colours := range []string{"light", "dark"} {
+		s.page(theme(colours))
+		picture(t, s.ctx, "page-warnings-"+colours+".png")
+		s.page(chromedp.EmulateViewport(700, 800))
+		picture(t, s.ctx, "page-warnings-"+colours+"-700.png")
+		s.page(chromedp.EmulateViewport(1280, 720))
+	}
 }

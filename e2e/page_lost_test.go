@@ -54,7 +54,7 @@ func typed(text string) chromedp.Action[chromedp.Void] {
 
 // lateText waits for a text that the page offers to copy.
 func lateText(text string) chromedp.Action[chromedp.Void] {
-	return isTrue(`[...document.querySelectorAll(".toast textarea")].some(e => e.value.includes(` + strconv.Quote(text) + `))`)
+	return isTrue(`[...document.querySelectorAll(".message textarea")].some(e => e.value.includes(` + strconv.Quote(text) + `))`)
 }
 
 // Text typed after Accept was shown as accepted, and was lost.
@@ -69,7 +69,7 @@ func TestPageTypedAfterAccept(t *testing.T) {
 	s.wantSaid("accept a")
 	s.page(typed("late "), shows(".cm-merge-b", "late a"))
 	s.tell(editor.MethodDiffChanged, editor.DiffChange{ID: "a", State: editor.StateAccepted})
-	s.page(shows("#accepted", "Accepted. Waiting for the agent to write a.txt."), lateText("one\nlate a\n"), shows(".toast.warning", "a.txt"))
+	s.page(shows("#accepted", "Accepted. Waiting for the agent to write a.txt."), lateText("one\nlate a\n"), shows(".message.warning", "a.txt"))
 	s.page(isTrue(`!document.querySelector(".cm-merge-b").innerText.includes("late")`))
 	s.tell(editor.MethodDiffClose, editor.DiffClose{ID: "a", Reason: editor.ReasonAccepted})
 
@@ -82,7 +82,7 @@ func TestPageTypedAfterAccept(t *testing.T) {
 	s.tell(editor.MethodDiffChanged, editor.DiffChange{ID: "b", State: editor.StateAccepted})
 	s.page(shows("#accepted", "b.txt"), shows(".cm-merge-b", "mine b"))
 	s.tell(editor.MethodDiffClose, editor.DiffClose{ID: "b", Reason: editor.ReasonAccepted})
-	s.page(shows(".toast.info", "b.txt was written with the accepted text."))
+	s.page(shows(".message.info", "b.txt was written with the accepted text."))
 
 	// The same applies to saving a text that a CLI left.
 	s.page(shows("#path", "c.txt"))
@@ -92,7 +92,7 @@ func TestPageTypedAfterAccept(t *testing.T) {
 	s.page(typed("later "), shows(".cm-merge-b", "later c"))
 	s.tell(editor.MethodDiffClose, editor.DiffClose{ID: "c", Reason: editor.ReasonSaved})
 	s.page(lateText("one\nlater c\n"))
-	n, err := chromedp.Run(s.ctx, chromedp.Evaluate[int](`document.querySelectorAll(".toast.warning").length`))
+	n, err := chromedp.Run(s.ctx, chromedp.Evaluate[int](`document.querySelectorAll(".message.warning").length`))
 	if err != nil || n != 2 {
 		t.Errorf("%d warnings, %v; want those of a.txt and c.txt", n, err)
 	}
@@ -180,14 +180,14 @@ func TestPageKeepsItsLink(t *testing.T) {
 // until the page was reloaded.
 func TestPageNoAnswer(t *testing.T) {
 	s := newStage(t, change("a"))
-	noAnswer := shows(".toast.error", "Pollux did not answer within 15 seconds.")
+	noAnswer := shows(".message.error", "Pollux did not answer within 15 seconds.")
 	s.script(func(_, _ string) any { return nil })
 	s.page(shows("#path", "a.txt"))
 	s.settle()
 	s.ctrlEnter()
 	s.wantSaid("accept a")
-	s.page(chromedp.Evaluate[chromedp.Void]("expire()"), noAnswer, shows(".toast.error", "look at the file"),
-		chromedp.Click(chromedp.CSS(".toast.error button")), shows("#status", "1 connected"))
+	s.page(chromedp.Evaluate[chromedp.Void]("expire()"), noAnswer, shows(".message.error", "look at the file"),
+		chromedp.Click(chromedp.CSS(".message.error button")), shows("#status", "1 connected"))
 
 	// The request does not arrive, and must not arrive later, after the user
 	// has read that it failed.
@@ -232,7 +232,7 @@ func TestPageOlderText(t *testing.T) {
 	s.up(a, change("b"))
 	older := lateText("one\nmine a\n")
 	s.page(shows("#path", "a.txt"), shows("#status", "1 connected"), shows(".cm-merge-b", "newer"), older,
-		shows(".toast.warning", "a.txt was edited elsewhere after your last edits here."))
+		shows(".message.warning", "a.txt was edited elsewhere after your last edits here."))
 	// b was not edited.
 	s.page(chromedp.Click(`//button[contains(., "b.txt")]`), shows(".cm-merge-b", "my b"))
 	for s.text("b") != "one\nmy b\n" {
@@ -240,8 +240,8 @@ func TestPageOlderText(t *testing.T) {
 	}
 	// The older text stays until the user dismisses it.
 	s.page(chromedp.Reload(), shows("#status", "1 connected"), shows(".cm-merge-b", "newer"), older)
-	s.page(chromedp.Click(chromedp.CSS(".toast.warning button")), chromedp.Reload(), shows("#status", "1 connected"), shows(".cm-merge-b", "newer"))
-	n, err := chromedp.Run(s.ctx, chromedp.Evaluate[int](`document.querySelectorAll(".toast.warning").length`))
+	s.page(chromedp.Click(chromedp.CSS(".message.warning button")), chromedp.Reload(), shows("#status", "1 connected"), shows(".cm-merge-b", "newer"))
+	n, err := chromedp.Run(s.ctx, chromedp.Evaluate[int](`document.querySelectorAll(".message.warning").length`))
 	if err != nil || n != 0 {
 		t.Errorf("%d warnings after the user dismissed the one, %v", n, err)
 	}

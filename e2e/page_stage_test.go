@@ -68,7 +68,7 @@ const clock = `{
 func newStage(t *testing.T, diffs ...editor.Diff) *stage {
 	t.Helper()
 	t.Parallel()
-	s := &stage{t: t, ctx: browser(t), diffs: diffs, texts: make(map[string]string), asked: make(chan struct{}, 1000)}
+	s := &stage{t: t, diffs: diffs, texts: make(map[string]string), asked: make(chan struct{}, 1000)}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		pages, gate := s.pages, s.gate
@@ -78,6 +78,7 @@ func newStage(t *testing.T, diffs ...editor.Diff) *stage {
 		}
 	}))
 	t.Cleanup(server.Close)
+	s.ctx = browser(t) // which ends before the server
 	s.base = server.URL
 	s.restart()
 	t.Cleanup(func() { s.cut() })

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/chromedp/cdproto/cdp"
@@ -22,26 +23,42 @@ import (
 
 var screenshots = flag.String("screenshots", "", "write the page's pictures into this directory")
 
-// browser starts Chromium.
-func browser(t *testing.T) context.Context {
-	t.Helper()
+// chromium starts the Chromium that the tests share. endChromium ends it.
+var (
+	chromium = sync.OnceValues(startChromium)
+
+	endChromium = func() {}
+)
+
+func startChromium() (context.Context, error) {
 	path, err := exec.LookPath("chromium")
 	if err != nil {
-		if os.Getenv("POLLUX_E2E") == "require" {
-			t.Fatal("chromium is missing: run scripts/setup.sh")
-		}
-		t.Skip("chromium is missing: run scripts/setup.sh")
+		return nil, err
 	}
 	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
 		chromedp.Flag("disable-quic", true), chromedp.WindowSize(1280, 720),
 		// The first two are chromedp's. The others prepare suggestions for the address bar,
 		// which takes a second of the processor.
 		chromedp.Flag("disable-features", "Translate,BlinkGenPropertyTrees,WebUIOmniboxPopup,WebUIOmniboxAimPopup"))
-	ctx, cancel := chromedp.NewExecAllocator(t.Context(), opts...)
+	allocator, end := chromedp.NewExecAllocator(context.Background(), opts...)
+	ctx, _ := chromedp.NewContext(allocator)
+	endChromium = end
+	return ctx, chromedp.Do(ctx)
+}
+
+// browser opens a tab in the shared Chromium. Tests share no cookies and no storage.
+func browser(t *testing.T) context.Context {
+	t.Helper()
+	ctx, err := chromium()
+	switch {
+	case err != nil && os.Getenv("POLLUX_E2E") == "require":
+		t.Fatalf("run scripts/setup.sh: %v", err)
+	case err != nil:
+		t.Skipf("run scripts/setup.sh: %v", err)
+	}
+	ctx, cancel := chromedp.NewContext(ctx, chromedp.WithNewBrowserContext())
 	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewContext(ctx)
-	t.Cleanup(cancel)
-	firstRuns(t, ctx, pageLog) // starts the browser
+	firstRuns(t, ctx, pageLog)
 	return ctx
 }
 
@@ -139,6 +156,9 @@ func isTrue(expression string) chromedp.Action[chromedp.Void] {
 func shows(selector, text string) chromedp.Action[chromedp.Void] {
 	return isTrue(`[...document.querySelectorAll(` + quote(selector) + `)].some(e => e.checkVisibility() && e.innerText.includes(` + quote(text) + `))`)
 }
+
+// unsettled waits until the page allows no decision, for example after a dialog has closed.
+var unsettled = isTrue(`document.querySelector("#accept").getAttribute("aria-disabled") === "true"`)
 
 // settled waits until the page allows a decision on the change in view.
 var settled = isTrue(`document.querySelector("#accept").getAttribute("aria-disabled") !== "true"`)

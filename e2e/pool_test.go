@@ -369,45 +369,44 @@ func TestPoolCannotStart(t *testing.T) {
 	}
 }
 
-// 64 bridges start at the same instant and stay connected.
+// 64 bridges stay connected to one pool. Eight of them start at the same instant.
 func TestPoolServesManyBridges(t *testing.T) {
-	w := newWorld(t, says)
+	w := newLoneWorld(t, says)
 	w.usePool()
-	const n = 64
-	in := make([]io.WriteCloser, n)
-	out := make([]*json.Decoder, n)
-	cmds := make([]*exec.Cmd, n)
-	for i := range n {
-		cmd := exec.Command(polluxBinary, "bridge")
-		cmd.Env, cmd.Dir = append(w.bridgeEnv(), "GEMINI_WARM_AHEAD=true"), w.project
-		stdin, stdout := w.start(cmd)
-		in[i], out[i], cmds[i] = stdin, json.NewDecoder(stdout), cmd
-		t.Cleanup(func() { stdin.Close(); cmd.Wait() })
-		io.WriteString(stdin, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},`+
-			`"clientInfo":{"name":"x","version":"1"}}}`+"\n"+`{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n"+
-			`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"ping","arguments":{}}}`+"\n")
-	}
-	for i := range n {
-		var reply struct {
-			ID     int
-			Result struct {
-				IsError bool
-				Content []struct{ Text string }
+	for n := 8; n <= 64; n += 8 {
+		var all []*json.Decoder
+		for range 8 {
+			cmd := exec.Command(polluxBinary, "bridge")
+			cmd.Env, cmd.Dir = append(w.bridgeEnv(), "GEMINI_WARM_AHEAD=true"), w.project
+			stdin, stdout := w.start(cmd)
+			all = append(all, json.NewDecoder(stdout))
+			t.Cleanup(func() { stdin.Close(); cmd.Wait() })
+			io.WriteString(stdin, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},`+
+				`"clientInfo":{"name":"x","version":"1"}}}`+"\n"+`{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n"+
+				`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"ping","arguments":{}}}`+"\n")
+		}
+		for _, out := range all {
+			var reply struct {
+				ID     int
+				Result struct {
+					IsError bool
+					Content []struct{ Text string }
+				}
+			}
+			for reply.ID != 2 {
+				if err := out.Decode(&reply); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if reply.Result.IsError || !strings.Contains(reply.Result.Content[0].Text, current) {
+				t.Errorf("ping: %+v", reply)
 			}
 		}
-		for reply.ID != 2 {
-			if err := out[i].Decode(&reply); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if reply.Result.IsError || !strings.Contains(reply.Result.Content[0].Text, current) {
-			t.Errorf("ping: %+v", reply)
-		}
+		waitFor(t, fmt.Sprintf("%d sessions", n), func() bool {
+			all := w.pools()
+			return len(all) == 1 && len(all[0].Sessions) == n
+		})
 	}
-	waitFor(t, "the sessions", func() bool {
-		all := w.pools()
-		return len(all) == 1 && len(all[0].Sessions) == n
-	})
 	if p := w.onlyPool(); len(p.Workers) > 1 {
 		t.Errorf("workers: %+v", p.Workers)
 	}

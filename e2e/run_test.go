@@ -13,7 +13,9 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"pollux/editors/editortest"
 	"pollux/internal/editor"
+	"pollux/internal/fakemodel"
 )
 
 // withCLI adds the current release to the PATH.
@@ -92,8 +94,7 @@ func TestRunTurnsIDEModeOn(t *testing.T) {
 	cli.expect("[Y/n]")
 	cli.keys("\r")
 	cli.expect(ready)
-	cli.prompt("/ide status")
-	cli.expect("Connected to Pollux")
+	cli.ideStatus("Connected to Pollux")
 	cli.prompt("change it")
 	cli.expect(asks)
 	// The CLI may ask before the companion has opened the change.
@@ -110,8 +111,7 @@ func TestRunTurnsIDEModeOn(t *testing.T) {
 	}
 }
 
-// kill -9 of pollux run ends the CLI too, and the next start removes the files
-// that are left.
+// kill -9 of pollux run ends the CLI and the companion, too.
 func TestRunKilled(t *testing.T) {
 	w := newWorld(t, silent)
 	cli := w.run(w.project, w.withCLI(), polluxBinary, "run", "--no-browser")
@@ -125,14 +125,7 @@ func TestRunKilled(t *testing.T) {
 	for _, pid := range inside {
 		waitGone(t, pid)
 	}
-	if len(w.left()) == 0 {
-		t.Error("the killed companion left nothing, so this test proves nothing")
-	}
-	w.edit(nil).Client.Close()
-	w.pollux("status") // removes the sockets
-	if left := w.left(); slices.ContainsFunc(left, func(p string) bool { return !strings.Contains(p, "-") }) || len(left) > 3 {
-		t.Errorf("still there: %v", left)
-	}
+	waitFor(t, "the end of the companion", func() bool { return len(w.left()) == 0 })
 }
 
 // kill -9 of the companion, and of the editor with it, while a diff is open:
@@ -181,5 +174,96 @@ func TestEditorDiesWhileTalking(t *testing.T) {
 	}
 	if left := w.left(); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+// Two agents in one folder use one companion. The first one leaves, and the changes of the
+// second one still reach Pollux.
+func TestFirstRunLeaves(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
+	var w *world
+	w = newClaudeWorld(t, func(r fakemodel.Request) fakemodel.Reply { return typist(agentKinds[1], w)(r) })
+	w.addPath(filepath.Dir(geminiCLI(t)))
+	path := w.file("a.txt", "old\n")
+	start := func(n int) screen {
+		a := agentKinds[n]
+		a.install(w)
+		s := w.screen([]string{"PATH=" + strings.Join(append(w.path, os.Getenv("PATH")), ":")},
+			polluxBinary, "run", "--no-browser", "--", a.name)
+		s.see(a.ready)
+		waitFor(t, a.title, func() bool {
+			all := w.running()
+			return len(all) == 1 && len(all[0].Clients) == n+1
+		})
+		return s
+	}
+	first := start(0)
+	second := start(1)
+	first.ask("/quit")
+	waitGone(t, first.PID)
+	second.ask("write a.txt=new")
+	w.acceptDiff()
+	second.see(after)
+	w.wantFile(path, "new\n")
+	second.ask("/exit")
+	waitGone(t, second.PID)
+	waitFor(t, "the end of the companion", func() bool { return len(append(w.left(), w.claudeLocks()...)) == 0 })
+}
+
+// In a container, `pollux run` or the editor can be process 1: agents did not connect there.
+func TestProcess1(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
+	alone := []string{"unshare", "--pid", "--fork", "--mount-proc", "--kill-child"}
+	// connected waits until the agent is connected to the only companion.
+	connected := func(w *world, a agentKind) {
+		w.t.Helper()
+		var all []running
+		waitFor(w.t, "the agent", func() bool {
+			all = w.running()
+			return len(all) == 1 && len(all[0].Clients) == 1
+		})
+		if len(all[0].Notes) > 0 || all[0].Clients[0].Name != a.title {
+			w.t.Errorf("the companion is %+v", all[0])
+		}
+	}
+	for _, a := range agentKinds[:2] {
+		t.Run("run "+a.name, func(t *testing.T) {
+			w := newClaudeWorld(t, silent)
+			w.addPath(filepath.Dir(geminiCLI(t)))
+			a.install(w)
+			path := strings.Join(append(w.path, os.Getenv("PATH")), ":")
+			cli := w.screen([]string{"PATH=" + path}, append(slices.Clone(alone), polluxBinary, "run", "--no-browser", "--", a.name)...)
+			connected(w, a)
+			// Nothing has a default action for process 1.
+			syscall.Kill(children(t, cli.PID)[0], syscall.SIGTERM)
+			waitGone(t, cli.PID)
+			if left := append(w.left(), w.claudeLocks()...); len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		})
+		for _, kind := range editortest.Kinds {
+			t.Run(kind.Name+" "+a.name, func(t *testing.T) {
+				w := newClaudeWorld(t, silent)
+				editor, err := exec.LookPath(kind.Binary)
+				if err != nil {
+					t.Fatal(err)
+				}
+				bin := t.TempDir()
+				script := "#!/bin/sh\nexec " + strings.Join(alone, " ") + " " + editor + ` "$@"` + "\n"
+				if err := os.WriteFile(filepath.Join(bin, kind.Binary), []byte(script), 0o700); err != nil {
+					t.Fatal(err)
+				}
+				w.addPath(bin)
+				a.install(w)
+				w.writeHome(filepath.Join(".local", "state", "pollux", "agent"), a.name+"\n")
+				d := w.sit(kind, w.file("a.txt", "one\n"))
+				d.command("open")
+				connected(w, a)
+			})
+		}
 	}
 }

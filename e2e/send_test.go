@@ -51,7 +51,7 @@ func (w *world) refused(want string, args ...string) {
 	}
 }
 
-// Claude Code in a tmux pane of its own, and `pollux send` in a shell.
+// Claude Code runs in its own tmux pane, and `pollux send` in a shell.
 func TestSendToClaude(t *testing.T) {
 	if !isolated(t) {
 		return
@@ -77,13 +77,10 @@ func TestSendToClaude(t *testing.T) {
 		t.Errorf("it says %q", out)
 	}
 	shell.see("@a.txt#L2-3")
-	w.refused("its input line in tmux pane %0 is not empty", "a.txt", "why?")
-	shell.press("C-u")
-	shell.see("← for agents")
 	if out := w.pollux("send", "a.txt:2-3", "why", "so?"); out != "Sent to Claude Code in tmux pane %0.\n" {
 		t.Errorf("it says %q", out)
 	}
-	w.wantPrompt("#L2-3: why so?")
+	w.wantPrompt("@a.txt#L2-3 @a.txt#L2-3: why so?")
 	shell.see("Seen.")
 	w.refused("its name says that it holds secrets", ".env")
 	w.refused("pollux: no Qwen Code is connected", "--agent", "qwen", "a.txt")
@@ -158,8 +155,10 @@ func TestSendAsText(t *testing.T) {
 		{"codex", "Codex CLI", "a.txt lines 2-3", func(t *testing.T) (*world, screen) {
 			w := newCodexWorld(t)
 			bin, env := w.installCodex()
+			t.Cleanup(func() { killBelow(t, w.home) }) // its daemon stays
 			cli := w.screen(append(w.edit(nil).env(), env...), bin)
-			cli.see("? for shortcuts")
+			cli.ask("hello") // until then it draws a moving picture, and may not read its keyboard for seconds
+			cli.see(after)
 			return w, cli
 		}},
 	} {
@@ -171,6 +170,7 @@ func TestSendAsText(t *testing.T) {
 			}
 			cli.see(test.text)
 			cli.press("C-u")
+			waitFor(t, "the empty line", func() bool { return !strings.Contains(cli.Text(), test.text) })
 			w.pollux("send", "a.txt:2-3", "why", "is", "that", "so")
 			w.wantPrompt(test.text + ": why is that so")
 		})
@@ -199,6 +199,11 @@ func TestSendToOpencode(t *testing.T) {
 		t.Errorf("it says %q", out)
 	}
 	cli.see("@a.txt#2-3")
+	cli.press("C-u")
+	cli.see("Ask anything")
+	// It attaches no file that is pasted.
+	w.pollux("send", "a.txt:2-3", "why?")
+	w.wantPrompt("@a.txt#L2-3: why?")
 }
 
 // startAgent are the keys that start an agent by its name.
@@ -221,7 +226,7 @@ func TestEditorSends(t *testing.T) {
 		w.withClaude()
 		d := w.sit(kind, path)
 		d.press(startAgent(kind, "claude")...)
-		d.see("← for agents")
+		d.reads("manual mode o")
 		waitFor(t, "the agent", func() bool { return strings.Contains(w.pollux("status"), "agent Claude Code") })
 		d.until(d.State.Terminal, "1")
 		d.leaveTerminal(h)

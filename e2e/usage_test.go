@@ -74,9 +74,12 @@ func (c *collector) sums(t *testing.T, metric string, attributes ...string) map[
 	return sums
 }
 
-// The report of `pollux usage` and that of the collector are correct, and contain no
-// word of it.
-func TestUsage(t *testing.T) { eachRunner(t, usage) }
+// The report of `pollux usage` and that of the collector are correct. They contain no
+// word of the questions and answers, and no path.
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	warmOrEach(t, usage)
+}
 
 func usage(t *testing.T) {
 	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {

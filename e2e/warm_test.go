@@ -15,6 +15,7 @@ import (
 // A query continues an earlier conversation: the model gets the earlier turns.
 // In a new conversation it gets none of them.
 func TestBridgeConversation(t *testing.T) {
+	t.Parallel()
 	eachRunnerAndPool(t, func(t *testing.T) {
 		w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
 			return fakemodel.Say("Noted.")
@@ -115,7 +116,10 @@ func TestWarmIsolation(t *testing.T) {
 
 // The process is killed in the middle of an answer, and before its first
 // output.
-func TestWarmProcessIsKilled(t *testing.T) { warmAndPool(t, warmProcessIsKilled) }
+func TestWarmProcessIsKilled(t *testing.T) {
+	t.Parallel()
+	warmAndPool(t, warmProcessIsKilled)
+}
 
 func warmProcessIsKilled(t *testing.T) {
 	release := make(chan struct{})
@@ -178,7 +182,10 @@ func TestBridgeJob(t *testing.T) {
 
 // The CLI's own tools change several files in several steps. The disk does not
 // change; the result has the edits and the diff.
-func TestWarmChangeMode(t *testing.T) { warmAndPool(t, warmChangeMode) }
+func TestWarmChangeMode(t *testing.T) {
+	t.Parallel()
+	warmAndPool(t, warmChangeMode)
+}
 
 func warmChangeMode(t *testing.T) {
 	var project, home string

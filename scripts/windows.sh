@@ -2,10 +2,10 @@
 # Runs the unit tests of Windows under Wine, in a chroot that it creates:
 #
 #   windows.sh [FLAG...] [PACKAGE...]   tests the packages, by default all of them, and
-#                                       prints a table; flags are those of `go test`.
+#                                       prints a summary; flags are those of `go test`.
 #                                       Without a package it also runs the conformance kit.
 #   windows.sh bridge [FLAG...]         runs the bridge's tests of e2e with the real Gemini
-#                                       CLI for Windows, and prints a table
+#                                       CLI for Windows, and prints a summary
 #   windows.sh run COMMAND [ARG...]     runs a program with Wine in a copy of the source
 #                                       tree; pollux.exe is on its PATH
 #   windows.sh create                   only creates the chroot
@@ -152,8 +152,8 @@ exec "$run/in" wine "\$@"
 END
 chmod 755 "$run/in" "$run/wine"
 
+gotestsum=$(go tool -n gotestsum)
 export GOWORK=off
-go build -o "$run/bin/testtable" ./scripts/testtable
 export GOOS=windows GOARCH=amd64 CGO_ENABLED=0 GOTMPDIR="$run/work"
 cd "$tree"
 # The server and the services of Wine start once, here. Otherwise the first test of several
@@ -171,7 +171,7 @@ if [ "${1:-}" = run ]; then
 	[ "$1" != pollux.exe ] || product
 	exec "$run/wine" "$@"
 fi
-gotest() { go test -json -count=1 -p 2 -vet=off -exec "$run/wine" "$@" 2>&1 | "$run/bin/testtable"; }
+gotest() { "$gotestsum" --format pkgname --format-hide-empty-pkg -- -count=1 -p 2 -vet=off -exec "$run/wine" "$@"; }
 if [ "${1:-}" = bridge ]; then
 	shift
 	product

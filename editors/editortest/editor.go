@@ -28,7 +28,7 @@ type Kind struct {
 }
 
 // State holds the expressions that tests evaluate. Each returns a part of the
-// editor's or the plugin's state.
+// state of the editor or the plugin.
 type State struct {
 	// Started is "1" once the companion has started.
 	Started string

@@ -112,8 +112,8 @@ func (s *Screen) Wait(ctx context.Context, text string) error {
 }
 
 // PollInterval returns the pause before the next look at a state, in a wait that began at
-// start. Most looks run a program, so they become rarer in a long wait: else they use more
-// of the processor than what they wait for.
+// start. Most looks run a program, so they become rarer in a long wait: otherwise they would
+// use more of the processor than the program that they wait for.
 func PollInterval(start time.Time) time.Duration {
 	return min(max(20*time.Millisecond, time.Since(start)/8), 100*time.Millisecond)
 }

@@ -135,6 +135,7 @@ that is already open stays as it is."
 (defvar pollux--started nil)
 (defvar pollux--failures 0)
 (defvar pollux--agents nil "The connected agents.")
+(defvar pollux--outside nil "The files that changed outside Pollux.")
 (defvar pollux--directory (or command-line-default-directory default-directory)
   "The directory in which Emacs was started.")
 
@@ -227,6 +228,7 @@ Pass CALLBACK an error message or nil, and the result."
     ('file/changed (pollux--reload (plist-get params :path)))
     ('clients (setq pollux--agents (append (plist-get params :clients) nil))
               (force-mode-line-update t))
+    ('outside (setq pollux--outside (append (plist-get params :files) nil)))
     ('env (pollux--set-env (plist-get params :env)))
     ('message (pollux--say "%s" (plist-get params :text)))))
 
@@ -311,7 +313,7 @@ Pass CALLBACK an error message or nil, and the result."
         (code (process-exit-status (jsonrpc--process connection)))
         (last (with-current-buffer (get-buffer-create " *pollux errors*")
                 (string-trim (buffer-string)))))
-    (setq pollux--connection nil pollux--info nil pollux--agents nil)
+    (setq pollux--connection nil pollux--info nil pollux--agents nil pollux--outside nil)
     (pollux--context-stop)
     (pollux--lost)
     (force-mode-line-update t)
@@ -503,6 +505,11 @@ user is asking the agent about that file."
   (setq pollux--files-due t)
   (pollux--soon))
 
+(defun pollux--saved ()
+  "Report that the user saved the file of this buffer."
+  (when buffer-file-name
+    (pollux--notify 'file/saved (list :path (expand-file-name buffer-file-name)))))
+
 (defconst pollux--hooks
   '((post-command-hook . pollux--soon)
     (pre-command-hook . pollux--pressed)
@@ -512,6 +519,7 @@ user is asking the agent about that file."
     (find-file-hook . pollux--listed)
     (kill-buffer-hook . pollux--listed)
     (after-save-hook . pollux--listed)
+    (after-save-hook . pollux--saved)
     (after-set-visited-file-name-hook . pollux--listed)
     (flycheck-after-syntax-check-hook . pollux--checked)))
 
@@ -811,6 +819,10 @@ written."
                " the companion has ended: C-x C-w saves the text, `pollux journal' has it too")
               ((equal (pollux--diff-state d) "accepted")
                (format " %s: accepted; waiting for the agent to write the file" (pollux--name d)))
+              ((equal (pollux--diff-state d) "outside")
+               (format " changed outside Pollux: %s (%s)" (pollux--name d)
+                       (if (pollux--diff-settled d) "C-c C-c saves this text, C-c C-k keeps the file"
+                         "look at it, then decide")))
               ((not (pollux--diff-settled d))
                (format " %s proposes: %s (look at it, then decide)"
                        (pollux--diff-agent d) (pollux--name d)))
@@ -933,7 +945,9 @@ A key for a diff that has just appeared restarts its delay."
     (when-let ((left (pollux--diff-left d)))
       (with-current-buffer left
         (setq buffer-read-only t
-              header-line-format (if (pollux--diff-exists d) " on disk" " new file"))
+              header-line-format (cond ((equal (pollux--diff-state d) "outside") " before")
+                                       ((pollux--diff-exists d) " on disk")
+                                       (t " new file")))
         (set-buffer-modified-p nil)))
     (with-current-buffer (car made)
       (buffer-enable-undo)
@@ -1107,7 +1121,7 @@ A key for a diff that has just appeared restarts its delay."
     (pollux--refuse d))
   (setf (pollux--diff-deciding d) t)
   (let ((result (unwind-protect
-                    (pollux--call (if (equal (pollux--diff-state d) "orphaned") 'diff/save 'diff/accept)
+                    (pollux--call (if (equal (pollux--diff-state d) "open") 'diff/accept 'diff/save)
                                   (append (list :id (pollux--diff-id d) :content (pollux--text d))
                                           (and overwrite (list :overwrite overwrite))))
                   (setf (pollux--diff-deciding d) nil)
@@ -1148,7 +1162,9 @@ A key that was meant for the text must not overwrite."
 
 (defun pollux--open-diff (p)
   "Handle diff/open: show the diff that P describes, or keep it pending."
-  (unless (pollux--find (plist-get p :id))
+  (if-let ((old (pollux--find (plist-get p :id))))
+      (when (equal (pollux--diff-state old) "outside")
+        (pollux-review old))
     (let ((d (make-pollux--diff
               :id (plist-get p :id) :path (plist-get p :path) :agent (pollux--agent-name p)
               :original (plist-get p :original) :exists (eq (plist-get p :exists) t)
@@ -1159,6 +1175,8 @@ A key that was meant for the text must not overwrite."
       (pollux--forget-hidden)
       (cond
        ((pollux--replace d))
+       ((equal (pollux--diff-state d) "outside") ; the user has chosen it
+        (pollux-review d))
        (pollux--shown)
        ((active-minibuffer-window)
         ;; The minibuffer restores the windows when it exits.
@@ -1311,9 +1329,9 @@ A key that was meant for the text must not overwrite."
 
 ;;;###autoload
 (defun pollux-list ()
-  "Choose a pending change."
+  "Choose a pending change, or one that was made outside Pollux."
   (interactive)
-  (unless pollux--diffs
+  (unless (or pollux--diffs pollux--outside)
     (user-error "No pending changes"))
   (let* ((choices (mapcar (lambda (d)
                             (cons (format "%s  %s%s" (pollux--name d) (pollux--diff-agent d)
@@ -1321,8 +1339,18 @@ A key that was meant for the text must not overwrite."
                                               "  (agent has ended)" ""))
                                   d))
                           pollux--diffs))
-         (choice (completing-read "Review: " choices nil t)))
-    (pollux-review (cdr (assoc choice choices)))))
+         (outside (mapcar (lambda (f)
+                            (let ((path (plist-get f :path)))
+                              (cons (format "%s  %s outside Pollux"
+                                            (file-relative-name path (car (pollux--roots)))
+                                            (plist-get f :change))
+                                    path)))
+                          pollux--outside))
+         (choice (completing-read "Review: " (append choices outside) nil t))
+         (path (cdr (assoc choice outside))))
+    (if path
+        (pollux--call 'outside/open (list :path path))
+      (pollux-review (cdr (assoc choice choices))))))
 
 (defmacro pollux--in-proposal (d &rest body)
   "Bind D to the current diff and run BODY in its buffer and window."
@@ -1425,7 +1453,9 @@ A key that was meant for the text must not overwrite."
                                  " in a running Gemini CLI, type /ide enable and restart it")))
                (mapcar (lambda (d) (format "pending: %s, from %s (%s)" (pollux--name d)
                                            (pollux--diff-agent d) (pollux--diff-state d)))
-                       pollux--diffs))
+                       pollux--diffs)
+               (and pollux--outside
+                    (list (format "changed outside Pollux: %d (M-x pollux-list)" (length pollux--outside)))))
               "\n"))))
 
 (defun pollux-log ()
@@ -1442,7 +1472,8 @@ A key that was meant for the text must not overwrite."
 
 (defconst pollux--enter-delay 0.3 "Seconds after a paste; an earlier Enter would become part of it.")
 (defconst pollux--poll-interval 0.1 "Seconds between two checks of the terminal's screen.")
-(defconst pollux--max-polls 100 "Checks before a question counts as not accepted.")
+(defconst pollux--max-polls 50 "Checks before a question counts as not accepted.")
+(defconst pollux--shown-size 10 "Characters of a prompt that the agent must show.")
 
 ;; Each agent has a terminal of its own.  A terminal is a buffer.
 
@@ -1648,26 +1679,46 @@ With a prefix argument, ask for the name."
         (goto-char (pollux--screen-start))
         (search-forward (plist-get prompt :ready) nil t)))))
 
-(defun pollux--enter (buffer prompt count)
+(defun pollux--times-shown (buffer prompt)
+  "Return how often BUFFER has the beginning or the end of PROMPT.
+What agents show in place of a long paste counts too.  Spaces do not:
+agents wrap lines."
+  (if (not (pollux--live-p buffer))
+      0
+    (let* ((squeeze (lambda (text) (replace-regexp-in-string "[[:space:]\n]" "" text)))
+           (shown (funcall squeeze (with-current-buffer buffer
+                                     (buffer-substring-no-properties (pollux--screen-start) (point-max)))))
+           (text (funcall squeeze (plist-get prompt :text)))
+           (size (min pollux--shown-size (length text))))
+      (cl-loop for part in (list (substring text 0 size) (substring text (- (length text) size)) "[Past")
+               sum (cl-loop with start = 0
+                            while (string-match (regexp-quote part) shown start)
+                            do (setq start (max (1+ start) (match-end 0)))
+                            count t)))))
+
+(defun pollux--enter (buffer prompt before count)
   "Press Enter once PROMPT is on the screen of BUFFER; check COUNT times.
-While the agent starts, it reads its input late."
+The agent reads its input late while it starts, and a question that it
+asks would take Enter for the answer.  BEFORE is what `pollux--times-shown'
+returned before the paste."
   (cond
    ((not (pollux--live-p buffer)))
-   ((not (pollux--waits-p buffer prompt))
+   ((> (pollux--times-shown buffer prompt) before)
     (run-at-time pollux--enter-delay nil
                  (lambda ()
-                   (cond
-                    ((pollux--waits-p buffer prompt) (pollux--enter buffer prompt count))
-                    ((pollux--live-p buffer)
-                     (pollux--send-text buffer "\r"))))))
-   ((> count 0) (run-at-time pollux--poll-interval nil #'pollux--enter buffer prompt (1- count)))
-   (t (pollux--say "the agent did not accept your question: %s" (plist-get prompt :text)))))
+                   (if (> (pollux--times-shown buffer prompt) before)
+                       (pollux--send-text buffer "\r")
+                     (pollux--enter buffer prompt before 0)))))
+   ((> count 0) (run-at-time pollux--poll-interval nil #'pollux--enter buffer prompt before (1- count)))
+   (t (pollux--say "the agent does not show your question. Look at its terminal before you press Enter: %s"
+                   (plist-get prompt :text)))))
 
 (defun pollux--type (buffer prompt)
   "Type PROMPT into BUFFER, the agent's terminal."
-  (pollux--send-text buffer (plist-get prompt :paste))
-  (when (eq (plist-get prompt :submit) t)
-    (pollux--enter buffer prompt pollux--max-polls)))
+  (let ((before (pollux--times-shown buffer prompt)))
+    (pollux--send-text buffer (plist-get prompt :paste))
+    (when (eq (plist-get prompt :submit) t)
+      (pollux--enter buffer prompt before pollux--max-polls))))
 
 (defvar pollux--max-waits 600
   "Checks before an agent that was started counts as not ready.

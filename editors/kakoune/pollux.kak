@@ -37,6 +37,13 @@ define-command -override -hidden pollux-close %{
     }
 }
 
+define-command -override -hidden pollux-saved %{
+    nop %sh{
+        case $kak_buffile in /*) ;; *) exit ;; esac
+        @POLLUX@ notify --quiet "$kak_buffile" --event save </dev/null >/dev/null 2>&1 &
+    }
+}
+
 define-command -override pollux-open -params .. \
     -docstring 'pollux-open [<agent> [<argument>...]]: start an agent in a new terminal, with a companion' %{
     evaluate-commands %sh{
@@ -84,6 +91,7 @@ hook -group pollux global NormalIdle .* pollux-focus
 hook -group pollux global InsertIdle .* pollux-focus
 hook -group pollux global WinDisplay .* pollux-focus
 hook -group pollux global BufWritePost .* pollux-focus
+hook -group pollux global BufWritePost .* pollux-saved
 hook -group pollux global BufClose .* pollux-close
 hook -group pollux global KakEnd .* %{
     nop %sh{ @POLLUX@ notify --quiet --source "kakoune-$kak_session" --event quit </dev/null >/dev/null 2>&1 & }

@@ -140,7 +140,7 @@ type Result struct {
 	Tools int
 	// Truncated reports whether the answer was longer than [MaxAnswer].
 	Truncated bool
-	// Runner is [Spawned] or [Warmed], or empty if no process was reached.
+	// Runner is [Spawned] or [Warmed], or empty if no process of the agent was reached.
 	Runner string
 	// Queued is the time before the agent got the prompt.
 	Queued time.Duration

@@ -44,6 +44,12 @@ const (
 // Overload reports whether another model may answer where this one did not.
 func (k Kind) Overload() bool { return k == QuotaMinute || k == QuotaDay || k == Capacity }
 
+// BeforePrompt reports whether a failure of this kind always precedes the prompt, so that the
+// agent cannot have received it.
+func (k Kind) BeforePrompt() bool {
+	return k == NotInstalled || k == TooOld || k == NoVersion || k == Unlinked
+}
+
 // A Remedy describes a kind of failure: what failed, and the next step to take.
 type Remedy struct{ What, Next string }
 

@@ -102,7 +102,7 @@ func (t *Transcript) allowed(name string) bool {
 }
 
 // Strayed describes the tool that ran although the policy denies it. It returns
-// "" if there was none.
+// "" if no such tool ran.
 func (t *Transcript) Strayed() string { return t.strayed }
 
 // Stray records the use of a tool that the policy denies. Only the first use

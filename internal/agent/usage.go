@@ -19,4 +19,6 @@ type Usage struct {
 	Fallback bool
 	// Error is the kind of failure, or empty for a complete answer.
 	Error string
+	// NotAsked reports whether the call failed before an agent had its prompt.
+	NotAsked bool
 }

@@ -12,7 +12,7 @@ import (
 // question is likely to follow. tools/list is no sign of use, because clients send it when
 // they start.
 func (s *Server) ahead(t tool) mcp.ToolHandler {
-	asks := t.tool.Name == startJob || slices.Contains(jobTools, t.tool.Name) // for a directory of its own
+	asks := t.tool.Name == startJob || slices.Contains(jobTools, t.tool.Name) // for the call's own directory
 	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		if asks {
 			s.called.Store(true)

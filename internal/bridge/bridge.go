@@ -155,6 +155,7 @@ type call struct {
 	running  sync.WaitGroup // processes that work for the call
 	verbatim bool           // see [agent.Request.Verbatim]
 	fellBack bool           // the fallback model wrote the text
+	asked    bool           // an agent's process was reached
 	meta     Meta
 }
 
@@ -277,12 +278,16 @@ func (c *call) ask(ctx context.Context, q question) (agent.Result, error) {
 	load := c.b.load.enter()
 	defer load.leave()
 	result, err := c.b.runner.Run(ctx, req, func(ev agent.Event) {
+		if _, started := ev.(agent.Started); started {
+			c.asked = true // also if the result comes too late to say so
+		}
 		load.event(ev)
 		c.progress.event(ev)
 		if c.emit != nil {
 			c.emit(ev)
 		}
 	})
+	c.asked = c.asked || err == nil || result.Runner != ""
 	c.meta.QueuedMs += result.Queued.Milliseconds()
 	c.meta.Fallback = cmp.Or(result.Fallback, c.meta.Fallback)
 	c.fellBack = c.meta.Fallback != nil && result.Partial() != "" && (result.Fallback == nil || result.FromFallback)

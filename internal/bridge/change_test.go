@@ -126,8 +126,8 @@ func TestSnapshotSeesWrites(t *testing.T) {
 	}
 }
 
-// The reason why a call failed is told, also if files changed during it: another attempt
-// would fail too.
+// The answer gives the reason for a failed call even if files changed during it: another
+// attempt would fail too.
 func TestWrittenAndFailed(t *testing.T) {
 	dir := changetest.Project(t, true, map[string]string{"a.txt": "one\n"})
 	b := newTestBridge(t, script(func(_ context.Context, r agent.Request, _ func(agent.Event)) (agent.Result, error) {

@@ -52,7 +52,7 @@ type exchange struct{ prompt, answer string }
 type keeper interface {
 	// Keep stores a conversation of n exchanges. It does not wait.
 	Keep(session string, n int, data []byte)
-	// Kept returns a conversation that has more than n exchanges, or nil if there is none.
+	// Kept returns a conversation if it has more than n exchanges, and nil otherwise.
 	// It fails if it cannot find out.
 	Kept(ctx context.Context, session string, n int) ([]byte, error)
 }
@@ -172,7 +172,7 @@ func (cs *conversations) take(ctx context.Context, id string) (*conversation, er
 	return c, nil
 }
 
-// fetch returns a conversation of another bridge, or nil if there is none.
+// fetch returns a conversation of another bridge, or nil if no bridge has it.
 func (cs *conversations) fetch(ctx context.Context, id string) (*conversation, error) {
 	if cs.keeper == nil {
 		return nil, nil

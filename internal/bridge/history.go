@@ -46,8 +46,9 @@ var sessionID = lazy.Regexp(`^[A-Z2-7]{26}$`)
 // errUnreadable reports a conversation in a format that this version does not know.
 var errUnreadable = errors.New("this version of Pollux does not know its format")
 
-// Last returns the ID of the conversation that was used last in a directory, or "" if there
-// is none. It fails if the directory does not exist or the history cannot be read.
+// Last returns the ID of the conversation that was used last in a directory, or "" if the
+// directory has no conversation. It fails if the directory does not exist or the history
+// cannot be read.
 func (h *History) Last(dir string) (id string, err error) {
 	dir, err = workingDirectory(dir)
 	if err != nil {
@@ -70,7 +71,7 @@ func (h *History) Has(id string) (bool, error) {
 }
 
 // Add keeps a copy of a conversation of another bridge, and returns the ID of the copy.
-// data is what the keeper of that bridge returned.
+// data comes from the keeper of that bridge.
 func (h *History) Add(data []byte) (id string, err error) {
 	c := &conversation{id: rand.Text()}
 	if !c.restore(data) {
@@ -138,7 +139,7 @@ func (h *History) write(id, dir string, data []byte) error {
 	return err
 }
 
-// path returns the path of a conversation's file, or "" if there is none.
+// path returns the path of a conversation's file, or "" if the file does not exist.
 func (h *History) path(id string) (string, error) {
 	files, err := h.files()
 	for _, f := range files {

@@ -38,8 +38,8 @@ type Status struct {
 	Workers []agent.Worker `json:"workers"`
 }
 
-// A pooled runner uses the processes of a pool. It has processes of its own only while
-// no pool can be reached.
+// A pooled runner uses the processes of a pool. It has its own processes only while it
+// cannot reach a pool.
 type pooled interface {
 	Pool() int
 	OwnWorkers() []agent.Worker

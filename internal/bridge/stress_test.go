@@ -86,9 +86,9 @@ func TestStress(t *testing.T) {
 	}
 }
 
-// 1,000 calls in 5 workspaces share warm processes, which are killed, print
-// garbage, hang and crash. Callers give up, and the disk is full at times. Each
-// call ends in a way that its fault allows, and no process or file is left.
+// 1,000 calls, or 200 with -short, in 5 workspaces share warm processes, which are killed,
+// print garbage, hang and crash. Callers give up, and the disk is full at times. Each call
+// ends in a way that its fault allows, and no process or file is left.
 func TestWarmStress(t *testing.T) {
 	runner := fakeRunner(t, agent.Options{Kind: agent.Warmed, Warm: agent.Limits{Processes: 3}})
 	b := newTestBridge(t, runner, func(c *Config) { c.MaxConcurrent = 8 })
@@ -149,7 +149,11 @@ func TestWarmStress(t *testing.T) {
 	var sessions []string
 	var wg sync.WaitGroup
 	callers := make(chan struct{}, 16)
-	for i := range 1000 {
+	calls := 1000
+	if testing.Short() {
+		calls = 200
+	}
+	for i := range calls {
 		callers <- struct{}{}
 		fake := []string{"echo", "echo", "echo", "echo", "remember", "noise", "crash", "killed", "hang", "say-and-hang", "slow=20", "error=500", "empty", "narrate"}[random.IntN(14)]
 		timeout := Integer(5000 + random.IntN(20_000))

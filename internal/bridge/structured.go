@@ -198,8 +198,8 @@ func ecmaRegexp(s string) (jsonschema.Regexp, error) {
 	return (*pattern)(re), nil
 }
 
-// validate returns the valid JSON in an answer, or a list of errors if there is
-// none.
+// validate returns the valid JSON in an answer, or a list of errors if the answer
+// contains no valid JSON.
 func validate(schema *jsonschema.Schema, answer string) (json.RawMessage, []string) {
 	values, err := findJSON(answer)
 	if err != nil {

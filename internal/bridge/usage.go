@@ -19,7 +19,10 @@ func (c *call) usage(kind string) agent.Usage {
 	u := agent.Usage{
 		Start: c.start, Duration: time.Since(c.start), Queued: time.Duration(c.meta.QueuedMs) * time.Millisecond,
 		Agent: c.b.cfg.Agent.Name, Requested: c.model, Model: c.meta.Model, Fallback: c.meta.Fallback != nil,
-		Error: kind,
+		Error: kind, NotAsked: !c.asked || agent.Kind(kind).BeforePrompt(),
+	}
+	if u.NotAsked {
+		u.Model, u.Fallback = "", false
 	}
 	if c.meta.Tokens != nil {
 		u.Tokens = *c.meta.Tokens

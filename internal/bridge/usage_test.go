@@ -19,11 +19,17 @@ func TestUsage(t *testing.T) {
 	answers := func(context.Context, agent.Request, func(agent.Event)) (agent.Result, error) { return answer, nil }
 	fails := func(kind agent.Kind) script {
 		return func(context.Context, agent.Request, func(agent.Event)) (agent.Result, error) {
-			return agent.Result{}, &agent.Error{Kind: kind}
+			return agent.Result{Runner: agent.Warmed}, &agent.Error{Kind: kind}
+		}
+	}
+	unreached := func(err error) script {
+		return func(context.Context, agent.Request, func(agent.Event)) (agent.Result, error) {
+			return agent.Result{}, err
 		}
 	}
 	waits := func(partial string) script {
-		return func(ctx context.Context, _ agent.Request, _ func(agent.Event)) (agent.Result, error) {
+		return func(ctx context.Context, _ agent.Request, emit func(agent.Event)) (agent.Result, error) {
+			emit(agent.Started{})
 			<-ctx.Done()
 			return agent.Result{Answer: partial}, context.Cause(ctx)
 		}
@@ -56,7 +62,16 @@ func TestUsage(t *testing.T) {
 			in.RequireFiles = true
 			_, err := b.Query(ctx, in, nil)
 			return err
-		}, agent.Usage{Error: usageOther}, 0},
+		}, agent.Usage{Error: usageOther, NotAsked: true}, 0},
+		{"not installed", unreached(&agent.Error{Kind: agent.NotInstalled}), query("pro"),
+			agent.Usage{Requested: "pro", Error: "not installed", NotAsked: true}, 0},
+		{"too old, after the start", fails(agent.TooOld), query(""), agent.Usage{Error: "too old", NotAsked: true}, 0},
+		{"a full queue", unreached(errors.New("full")), query(""), agent.Usage{Error: usageOther, NotAsked: true}, 0},
+		{"no process before the deadline", func(ctx context.Context, _ agent.Request, _ func(agent.Event)) (agent.Result, error) {
+			<-ctx.Done()
+			return agent.Result{}, context.Cause(ctx)
+		}, query("pro"), agent.Usage{Requested: "pro", Error: usageTimeout, NotAsked: true}, DefaultTimeout},
+		{"cancelled in the queue", unreached(agent.ErrClosed), query(""), agent.Usage{Error: usageCancelled, NotAsked: true}, 0},
 		{"fallback", func(_ context.Context, r agent.Request, _ func(agent.Event)) (agent.Result, error) {
 			if r.Model == "pro" {
 				return agent.Result{}, &agent.Error{Kind: agent.QuotaDay}

@@ -28,7 +28,7 @@ type screen struct {
 	status  statusLine
 
 	mu sync.Mutex // guards the fields below, and writes
-	// text is what has arrived since the last tool use or the start of an attempt. again is
+	// text has arrived since the last tool use or the start of an attempt. again is
 	// the offset at which the agent may have started it again.
 	text  strings.Builder
 	again int
@@ -157,8 +157,8 @@ func (s *screen) print(text string) error {
 	return err
 }
 
-// report returns a function that shows a message on the status line, or nil if there is
-// none.
+// report returns a function that shows a message on the status line, or nil for a screen
+// without a status line.
 func (s *screen) report() func(string) {
 	if !s.status.shown() {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"pollux/internal/bridge"
 )
 
-// A terminal shows the text as it arrives. What is shown last is the answer, and a line
-// says of each text before it why it is not.
+// A terminal shows the text as it arrives. The last text is the answer, and a line after
+// each earlier text says why that text is not the answer.
 func TestScreen(t *testing.T) {
 	text := func(s string) agent.Event { return agent.Text{Text: s} }
 	reads := agent.ToolUse{Name: "read_file", Summary: "a.go"}

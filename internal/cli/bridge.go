@@ -16,7 +16,6 @@ import (
 	"pollux/internal/agent/shared"
 	"pollux/internal/bridge"
 	"pollux/internal/config"
-	"pollux/internal/sys"
 	"pollux/internal/termtext"
 )
 
@@ -70,7 +69,6 @@ func serveBridge(ctx context.Context, b *bridge.Bridge, streams IO) error {
 	// The end of this context fails their writes, so that the calls end.
 	last, cancel := delayed(ctx, lastAnswersTimeout)
 	defer cancel()
-	defer freeLater()()
 	err := await(last, func() error {
 		return bridge.NewServer(b).Run(ctx, bridge.Stdio(last, streams.In, streams.Out, func() { go b.Close() }))
 	})
@@ -80,14 +78,6 @@ func serveBridge(ctx context.Context, b *bridge.Bridge, streams IO) error {
 	return err
 }
 
-// freeDelay is the time after which a bridge, a pool or a companion has started.
-const freeDelay = time.Second
-
-// freeLater returns the memory that only the start needs to the system, once the start
-// is over and nobody waits for it. A client starts a bridge per session and an editor a
-// companion, and most of them are idle. The result cancels it.
-func freeLater() (stop func() bool) { return time.AfterFunc(freeDelay, sys.FreeMemory).Stop }
-
 // lastAnswersTimeout limits how long the bridge may write its last answers after
 // a signal.
 const lastAnswersTimeout = 5 * time.Second
@@ -95,8 +85,8 @@ const lastAnswersTimeout = 5 * time.Second
 // once configures a bridge for a single call: no process stays warm.
 func once(cfg *bridge.Config) { cfg.Runner.Kind, cfg.NoPool = agent.Spawned, true }
 
-// openRunner returns the runner of a bridge: that of the pool which the flags select, of
-// the pool on this machine, or one of its own.
+// openRunner returns the runner of a bridge: the runner of the pool that the flags select,
+// of the pool on this machine, or one for this bridge alone.
 func openRunner(cfg bridge.Config, there *poolFlags) (agent.Runner, error) {
 	if there.away() {
 		return there.open(cfg)

@@ -30,6 +30,7 @@ import (
 	"pollux/internal/install"
 	"pollux/internal/sys"
 	"pollux/internal/termtext"
+	"pollux/internal/typo"
 )
 
 // Version is set by the release build. In a build from a checkout it is "devel".
@@ -88,8 +89,8 @@ type argsError struct {
 	usage string
 }
 
-// Root returns the whole command line, from which manual pages and completions
-// are generated.
+// Root returns the whole command line. The manual pages and completions are
+// generated from it.
 func Root() *cobra.Command { return newRoot(IO{os.Stdin, os.Stdout, os.Stderr}) }
 
 func newRoot(streams IO) *cobra.Command {
@@ -210,12 +211,7 @@ func suggestions(cmd *cobra.Command, name string) (all []string) {
 
 // similar returns the names that a wrong one may mean.
 func similar(name string, names []string) []string {
-	var cmd cobra.Command
-	for _, n := range names {
-		cmd.AddCommand(&cobra.Command{Use: n, Run: func(*cobra.Command, []string) {}})
-	}
-	cmd.SuggestionsMinimumDistance = maxTypos
-	return cmd.SuggestionsFor(name)
+	return typo.Similar(name, names, maxTypos)
 }
 
 // unknown returns the error for a wrong name, with the names that it may mean.

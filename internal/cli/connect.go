@@ -116,6 +116,10 @@ or forwarded to this host (--socket), on a host that ssh can reach (--ssh), or
 behind any other command (--via). If the project has another path there, --map
 gives both paths.
 
+At the end of standard input the command waits for the answers to the requests
+that it has read, for at most 30 seconds. If one is missing then, it reports an
+error and exits with status 1.
+
 With --publish, agents started on this machine find the remote companion until
 this command ends. To run a single agent, use instead
 
@@ -126,13 +130,6 @@ this command ends. To run a single agent, use instead
 			if !publish {
 				explainServer(streams, "an agent starts this to reach a companion: to start an agent that does, "+
 					"`pollux run --attach`; Ctrl-C ends it")
-			}
-			if !flags.away() && !publish {
-				path, err := flags.find(cmd.Context(), "")
-				if err != nil {
-					return err
-				}
-				return pipe(cmd.Context(), streams, path, editor.MCPPreamble)
 			}
 			if publish {
 				ctx, stop := untilSignal(cmd.Context())
@@ -175,7 +172,7 @@ const connectTimeout = 30 * time.Second
 type published struct {
 	editor string            // the editor's name for users
 	roots  []string          // the workspace, as seen from here
-	env    map[string]string // the variables with which an agent connects to it
+	env    map[string]string // the variables that an agent needs to connect to it
 	gone   <-chan struct{}   // closed when the connection has ended
 }
 
@@ -239,15 +236,12 @@ func withRemote(ctx context.Context, errs io.Writer, flags *remoteFlags, f func(
 
 // pipe connects the standard streams to a companion's socket until one of them
 // ends.
-func pipe(ctx context.Context, streams IO, path, preamble string) error {
+func pipe(ctx context.Context, streams IO, path string) error {
 	conn, err := editor.Connect(ctx, path)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	if _, err := io.WriteString(conn, preamble); err != nil {
-		return editor.ErrGone
-	}
 	return carry(ctx, streams, conn)
 }
 

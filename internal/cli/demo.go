@@ -55,11 +55,11 @@ model stay on this machine, too. Pollux does not control what else it sends.`,
 				return err
 			}
 			argv = append(argv, demoAgents[i].args...)
-			cfg, report, err := flags.agentConfig(streams)
+			cfg, report, err := flags.agentConfig()
 			if err != nil {
 				return err
 			}
-			defer report()
+			defer report(streams.Err)
 			temp, err := agent.NewTempDir("demo")
 			if err != nil {
 				return err
@@ -79,9 +79,17 @@ model stay on this machine, too. Pollux does not control what else it sends.`,
 			cfg.Roots = []string{d.project}
 			fmt.Fprintf(streams.Err, "pollux: a sample project, a scripted model, the real %s\n"+
 				"pollux: type any request, then look at the review page; %s ends the demo\n", launch.Title, d.agent.end)
-			return runAgent(cmd.Context(), streams, cfg, session{
-				agent: launch, argv: argv, dir: d.project, review: where, env: d.agent.env(d.home, model.URL),
-				started: func(h *ide.Host) { h.Companion.SetContext(d.context()) },
+			ctx, stop := leaveInterruptToAgent(cmd.Context())
+			defer stop()
+			return guard(cfg, func(h *ide.Host) error {
+				h.Companion.SetContext(d.context())
+				c, err := reach(h, launch.Name)
+				if err != nil {
+					return err
+				}
+				return runAgent(ctx, streams, c, session{
+					agent: launch, argv: argv, dir: d.project, review: where, env: d.agent.env(d.home, model.URL), starts: true,
+				})
 			})
 		},
 	}

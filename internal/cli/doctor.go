@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -207,6 +208,8 @@ func doctorParts(geminiCommand string) []doctor.Part {
 		home    func() (string, error)
 		check   doctor.Check
 	}{
+		// Companions make Qwen Code's directory, so only the PATH shows that it is installed.
+		{geminiide.QwenCommand, func() (string, error) { return "", fs.ErrNotExist }, protocolchecks.Qwen},
 		{claudeide.ClaudeCommand, claudechecks.ClaudeHome, claudechecks.Claude},
 		{claudeide.OpencodeCommand, claudechecks.OpencodeHome, claudechecks.Opencode},
 		{copilotide.Command, copilotide.Home, copilotchecks.Copilot},

@@ -108,8 +108,8 @@ func TestCtrlC(t *testing.T) {
 	}
 }
 
-// A killed `pollux run` takes its agent with it. What the user has edited is in the journal,
-// and the next companion removes the discovery file.
+// A killed `pollux run` takes its agent and its companion with it. What the user has edited is
+// in the journal.
 func TestKilledRun(t *testing.T) {
 	p := newPlace(t)
 	file := filepath.Join(p.project, "a.txt")
@@ -140,6 +140,9 @@ func TestKilledRun(t *testing.T) {
 	}
 	cmd.Wait()
 
+	for len(p.files()) > 0 { // the companion ends
+		time.Sleep(10 * time.Millisecond)
+	}
 	next, _ := p.standalone(t)
 	files := p.files()
 	if len(files) == 0 || slices.ContainsFunc(files, func(f string) bool { return slices.Contains(stale, f) }) {

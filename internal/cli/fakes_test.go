@@ -19,7 +19,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// node is what runs a fake on Windows: the command stub under the name of the program that
+// node runs a fake on Windows: it is the command stub under the name of the program that
 // runs agents there.
 const node = "node.exe"
 
@@ -36,7 +36,7 @@ func asNode() (args []string, ok bool) {
 	return append(strings.Fields(string(script)), os.Args[2:]...), true
 }
 
-// npmShim is what npm writes on Windows.
+// npmShim is a batch file as npm writes it on Windows.
 const npmShim = `@ECHO off
 GOTO start
 :find_dp0
@@ -56,8 +56,8 @@ IF EXIST "%dp0%\node.exe" (
 endLocal & goto #_undefined_# 2>NUL || title %COMSPEC% & "%_prog%"  "%dp0%\NAME.js" %*
 `
 
-// installFake makes a program that is the stub with arguments of its own, as npm installs
-// an agent.
+// installFake makes a program that runs the stub with args, in the form in which npm
+// installs an agent.
 func installFake(path, bin string, args ...string) error {
 	dir, name := filepath.Split(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -164,7 +164,7 @@ func fakeGemini() error {
 	return nil
 }
 
-// askTwoBridges starts two bridges in directories of their own, each with the calls in a
+// askTwoBridges starts two bridges in separate directories, each with the calls in a
 // file, and prints their state when both have answered the call 7.
 func askTwoBridges(calls string) error {
 	text, err := os.ReadFile(calls)

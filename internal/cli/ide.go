@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"pollux/internal/companion"
 	"pollux/internal/companion/journal"
@@ -49,15 +50,35 @@ func (f *companionFlags) config(streams IO) (ide.Config, error) {
 	return f.configWith(log)
 }
 
-// agentConfig returns the configuration of a companion whose agent runs on this terminal.
-// It logs to the log file only. The caller calls report when the agent has ended.
-func (f *companionFlags) agentConfig(streams IO) (cfg ide.Config, report func(), err error) {
+// agentConfig returns the configuration of a companion whose agent runs on a terminal: it
+// logs to the log file only. The caller calls report when the agent has ended.
+func (f *companionFlags) agentConfig() (cfg ide.Config, report func(io.Writer), err error) {
 	log, err := f.logs.openFile()
 	if err != nil {
 		return ide.Config{}, nil, err
 	}
 	cfg, err = f.configWith(slog.New(log))
-	return cfg, func() { log.report(streams.Err) }, err
+	cfg.Editor, cfg.Settings.ReviewPage = ownEditor, true
+	return cfg, log.report, err
+}
+
+// args returns the flags that the user has given to a command, as arguments of another one.
+func (f *companionFlags) args(cmd *cobra.Command) (args []string) {
+	own := new(cobra.Command)
+	new(companionFlags).add(own)
+	cmd.Flags().Visit(func(flag *pflag.Flag) {
+		if own.Flags().Lookup(flag.Name) == nil {
+			return
+		}
+		values := []string{flag.Value.String()}
+		if list, ok := flag.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		for _, v := range values {
+			args = append(args, "--"+flag.Name+"="+v)
+		}
+	})
+	return args
 }
 
 func (f *companionFlags) configWith(log *slog.Logger) (ide.Config, error) {
@@ -82,7 +103,8 @@ func (f *companionFlags) configWith(log *slog.Logger) (ide.Config, error) {
 		Version: version(), Log: log, Roots: roots, Journal: j,
 		Settings:  editor.Settings{IncludeIgnored: f.includeIgnored},
 		ExtraHost: f.host, ExtraNames: f.hostNames,
-		Preferred: preferredAgent,
+		Preferred: preferredAgent, Waiting: waitingShower(),
+		Outside: loadSettings().Switch("companion.outside-changes"),
 		Pages: func(attach func(io.ReadWriteCloser), base string) (http.Handler, func() string) {
 			s := web.New(attach, base)
 			return s, s.Link
@@ -111,14 +133,13 @@ func guard(cfg ide.Config, run func(*ide.Host) error) error {
 		}
 		h.Close()
 	}()
-	defer freeLater()()
 	return run(h)
 }
 
 func newIDE(streams IO) *cobra.Command {
 	var flags companionFlags
 	var standalone, attach, page bool
-	var socket string
+	var socket, agent string
 	cmd := &cobra.Command{
 		Use:   "ide",
 		Short: "Run the companion process of an editor plugin",
@@ -145,7 +166,18 @@ With --attach the plugin joins a running companion, for instance the one of
 				if err != nil {
 					return err
 				}
-				return pipe(ctx, streams, path, "")
+				return pipe(ctx, streams, path)
+			}
+			if cmd.Flags().Changed("run") {
+				flags.logs.command = "run"
+				cfg, report, err := flags.agentConfig()
+				if err == nil {
+					err = serveRuns(ctx, streams, agent, cfg, report)
+				}
+				if err != nil { // `pollux run` prints it
+					fmt.Fprintln(streams.Out, err)
+				}
+				return err
 			}
 			cfg, err := flags.config(streams)
 			if err != nil {
@@ -153,9 +185,11 @@ With --attach the plugin joins a running companion, for instance the one of
 			}
 			cfg.Settings.ReviewPage = page || standalone
 			if standalone {
-				cfg.Editor = editor.Info{Name: "pollux", DisplayName: "Pollux"}
+				cfg.Editor = ownEditor
 				return guard(cfg, func(h *ide.Host) error {
-					printLink(streams.Err, h)
+					if link, err := h.Link(); err == nil {
+						printPageLink(streams.Err, link)
+					}
 					<-ctx.Done()
 					return nil
 				})
@@ -165,6 +199,8 @@ With --attach the plugin joins a running companion, for instance the one of
 	}
 	flags.add(cmd)
 	cmd.Flags().BoolVar(&standalone, "standalone", false, "run without an editor")
+	cmd.Flags().StringVar(&agent, "run", "", "serve pollux run of an `agent`: report on standard output how to reach this companion")
+	cmd.Flags().MarkHidden("run")
 	cmd.Flags().BoolVar(&attach, "attach", false, "join a running companion")
 	cmd.Flags().BoolVar(&page, "page", false, "show diffs on the review page if no editor shows them")
 	cmd.Flags().StringVar(&socket, "socket", "", "`path` of the socket of the companion to join")
@@ -204,7 +240,6 @@ func serveEditor(ctx context.Context, conn io.ReadWriteCloser, cfg ide.Config) e
 		host = h
 		return h.Companion, nil
 	}
-	defer freeLater()()
 	await(ctx, func() error {
 		companion.Serve(conn, start)
 		return nil

@@ -139,7 +139,7 @@ that you start in the editor's terminal connects only in IDE mode.
 			}
 			if remove {
 				fmt.Fprintf(streams.Err, "pollux: removed from %s; restart it to unload the plugin\n", e.Title)
-				return nil
+				return leaveGemini(streams)
 			}
 			fmt.Fprintf(streams.Err, "pollux: installed in %s\npollux: next: %s\n", e.Title, e.Next)
 			return prepareGemini(cmd.Context(), streams, yes)
@@ -165,6 +165,24 @@ func prepareGemini(ctx context.Context, streams IO, yes bool) error {
 	if errors.Is(err, io.EOF) { // counts as no
 		fmt.Fprintln(streams.Err, "\npollux: IDE mode stays off")
 		return nil
+	}
+	return err
+}
+
+// leaveGemini removes Gemini CLI's settings if Pollux made them and is in no editor any more.
+func leaveGemini(streams IO) error {
+	for _, e := range install.Editors {
+		if plan, err := e.Plan(true); err != nil || !plan.Empty() {
+			return nil
+		}
+	}
+	path, err := settings.UserFile()
+	if err != nil {
+		return err
+	}
+	removed, err := settings.RemoveIDE(path)
+	if removed {
+		fmt.Fprintf(streams.Err, "pollux: removed %s, which only turned on IDE mode\n", path)
 	}
 	return err
 }

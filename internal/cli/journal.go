@@ -42,7 +42,7 @@ are relative to the working directory if the file is in it.
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, with absolute paths")
 	cmd.Flags().StringVar(&filter.file, "file", "", "list only entries of this `path`: a file, or a directory and everything in it")
 	cmd.Flags().StringSliceVar(&filter.states, "state", nil,
-		"list only entries in one of these `states`, such as rejected,closed; unwritten and edited work too")
+		"list only entries in one of these `states`, such as rejected,closed; also the words that the list shows")
 	cmd.Flags().BoolVar(&filter.here, "here", false, "list only entries of files in the working directory")
 	cmd.PersistentFlags().BoolVar(&noPager, "no-pager", false, "do not send the output to $PAGER on a terminal")
 	cmd.AddCommand(newJournalShow(streams, &noPager), newJournalRestore(streams))

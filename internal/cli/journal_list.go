@@ -40,10 +40,11 @@ var journalStates = []struct {
 	{journal.Accepted, sgrGreen, `you accepted it; "not written" if the file never received the text`},
 	{journal.Rejected, sgrRed, "you rejected it"},
 	{journal.Closed, sgrYellow, `the agent closed it, usually because you answered in its terminal.
-The agent does not say how; the list says whether the file holds
-the text now`},
+Some seconds later the file shows how: "accepted in the terminal",
+"rejected in the terminal" or "withdrawn by the agent". Otherwise
+the list says what the file holds now`},
 	{journal.Superseded, sgrFaint, "the agent proposed another change to the file"},
-	{journal.Orphaned, sgrYellow, "the agent or Pollux ended before you decided"},
+	{journal.Orphaned, sgrYellow, "the agent, the editor or Pollux ended before you decided"},
 	{journal.Saved, sgrGreen, "Pollux wrote the file after the agent had ended"},
 	{journal.Failed, sgrRed, "no editor and no page could show it"},
 	{journal.Replaced, sgrFaint, "not a proposal: a file's text before a restore or an overwrite"},
@@ -70,13 +71,24 @@ type journalFilter struct {
 const (
 	filterUnwritten = "unwritten"
 	filterEdited    = "edited"
+	notWritten      = "not written"
 )
+
+// endings are shown in the list instead of "closed".
+var endings = map[journal.Ending]struct{ colour, text string }{
+	journal.InTerminal: {sgrGreen, "accepted in the terminal"},
+	journal.Refused:    {sgrRed, "rejected in the terminal"},
+	journal.Withdrawn:  {sgrYellow, "withdrawn by the agent"},
+}
 
 // matcher returns a function that reports whether to list an entry.
 func (f journalFilter) matcher() (func(journal.Entry) bool, error) {
-	valid := []string{filterUnwritten, filterEdited}
+	valid := []string{filterUnwritten, notWritten, filterEdited}
 	for _, s := range journalStates {
 		valid = append(valid, string(s.state))
+	}
+	for _, how := range []journal.Ending{journal.InTerminal, journal.Refused, journal.Withdrawn} {
+		valid = append(valid, endings[how].text)
 	}
 	for _, s := range f.states {
 		if !slices.Contains(valid, s) {
@@ -104,7 +116,8 @@ func (f journalFilter) matcher() (func(journal.Entry) bool, error) {
 			}
 		}
 		return len(f.states) == 0 || slices.ContainsFunc(f.states, func(s string) bool {
-			return s == string(e.State) || s == filterUnwritten && e.Unwritten || s == filterEdited && e.Edited
+			return s == string(e.State) || (s == filterUnwritten || s == notWritten) && e.Unwritten ||
+				s == filterEdited && e.Edited || s == endings[e.Ending].text
 		})
 	}, nil
 }
@@ -172,11 +185,13 @@ func (l *listing) print(j *journal.Journal, e journal.Entry) {
 		}
 	}
 	note := l.paint(colour, string(e.State))
-	if e.State == journal.Closed {
+	if how, ok := endings[e.Ending]; ok {
+		note = l.paint(how.colour, how.text)
+	} else if e.State == journal.Closed {
 		note += ", " + known(j, e)
 	}
 	if e.Unwritten {
-		note += ", " + l.paint(sgrBold+sgrRed, "not written")
+		note += ", " + l.paint(sgrBold+sgrRed, notWritten)
 	}
 	if e.Edited {
 		note += ", edited"

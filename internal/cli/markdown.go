@@ -25,7 +25,7 @@ type markdownFormatter struct {
 	out   strings.Builder
 	width int
 	style textStyle
-	blank bool // the last line is blank, or there is none
+	blank bool // the last line is blank, or no line was written yet
 }
 
 // formatMarkdown returns the text with lines of at most this width, where words allow

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf16"
@@ -46,8 +47,8 @@ workspace contains the file, preferably with a connected agent.`,
 			err := func() error {
 				usage := func(text string) error { return usageError{errors.New(text)} }
 				switch {
-				case e.Event != "focus" && e.Event != "close" && e.Event != "quit":
-					return usage(fmt.Sprintf("unknown event %q: use focus, close or quit", e.Event))
+				case !slices.Contains([]string{"focus", "close", "save", "quit"}, e.Event):
+					return usage(fmt.Sprintf("unknown event %q: use focus, close, save or quit", e.Event))
 				case nameFD > 0 && len(args) == 0:
 					name, err := readName(nameFD)
 					if err != nil {
@@ -90,6 +91,9 @@ workspace contains the file, preferably with a connected agent.`,
 				}
 				return editor.WithClientFor(cmd.Context(), self(), socket, e.Path,
 					func(ctx context.Context, c *editor.Client) error {
+						if e.Event == "save" { // a request: its answer says that it has arrived
+							return c.Call(ctx, editor.MethodFileSaved, editor.FilePath{Path: e.Path}, nil)
+						}
 						return c.Call(ctx, editor.MethodContextEvent, e, nil)
 					})
 			}()
@@ -101,7 +105,7 @@ workspace contains the file, preferably with a connected agent.`,
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&e.Event, "event", "focus", "the `event`: focus, close, or quit (the editor has ended)")
+	fs.StringVar(&e.Event, "event", "focus", "the `event`: focus, close, save (the user saved FILE), or quit (the editor has ended)")
 	fs.StringVar(&e.Source, "source", "shell", "`name` that distinguishes this editor from others")
 	fs.IntVar(&line, "line", 0, "the cursor's line, from 1")
 	fs.IntVar(&column, "column", 0, "the cursor's column, from 1")

@@ -31,14 +31,13 @@ func (o offer) file() (string, error) {
 	return filepath.Join(dir, "declined", string(o)), err
 }
 
-// declined reports whether the user has declined, and the file that says so.
-func (o offer) declined() (file string, declined bool) {
+// declined reports whether the user has declined.
+func (o offer) declined() bool {
 	file, err := o.file()
-	if err != nil {
-		return "", false
+	if err == nil {
+		_, err = os.Stat(file)
 	}
-	_, err = os.Stat(file)
-	return file, err == nil
+	return err == nil
 }
 
 // decline remembers a no.
@@ -59,7 +58,7 @@ func (o offer) decline() error {
 // accepted asks the question, unless the user has declined before. A no is
 // remembered. asked reports whether the question was asked.
 func (o offer) accepted(ctx context.Context, streams IO, question string) (yes, asked bool, err error) {
-	if _, declined := o.declined(); declined {
+	if o.declined() {
 		return false, false, nil
 	}
 	yes, err = confirm(ctx, streams, question)
@@ -133,11 +132,14 @@ func downloaded(l ide.Launch) (path string, ok bool) {
 func offerDownload(ctx context.Context, streams IO, l ide.Launch) (string, error) {
 	_, err := exec.LookPath("npm")
 	dir, dirErr := download.Dir(nil)
-	switch file, declined := downloadOffer.declined(); {
+	consent := loadSettings().Text("run.download")
+	switch {
 	case l.Package != download.Package || err != nil || dirErr != nil:
 		return "", notInstalled(l)
-	case declined:
-		return "", fmt.Errorf("%w; you declined the download: to be asked again, remove %s", notInstalled(l), file)
+	case consent == "yes":
+		return fetch(ctx, streams.Err, l)
+	case consent == "no" || downloadOffer.declined():
+		return "", fmt.Errorf("%w; or let Pollux download it, which you declined: set run.download to yes (pollux config edit)", notInstalled(l))
 	case !isTerminal(streams.In):
 		return "", fmt.Errorf("%w; or run this in a terminal, where Pollux offers to download it", notInstalled(l))
 	}

@@ -89,7 +89,7 @@ func choosePage(ctx context.Context, errs io.Writer, dir string) (string, error)
 		fmt.Fprintf(errs, "pollux: %d companions serve %s; the others open with\n", len(found), termtext.Visible(paths.Short(dir)))
 		for _, c := range found[1:] {
 			command := "pollux open --socket " + sys.Quote(termtext.Visible(c.Socket))
-			fmt.Fprintf(errs, "  %s\n", sys.Explained(command, companionName(c.Status)))
+			fmt.Fprintf(errs, "  %s: %s\n", companionName(c.Status), command)
 		}
 	}
 	return found[0].Socket, nil
@@ -130,8 +130,8 @@ func companionName(st editor.Status) string {
 		cmp.Or(st.Editor.DisplayName, "Pollux"), strings.Join(roots, ", "), st.PID))
 }
 
-// printPageLink prints a link to the review page, on a line of its own, and says how long
-// it is valid.
+// printPageLink prints a link to the review page on a separate line, and says how long
+// the link is valid.
 func printPageLink(w io.Writer, url string) {
 	fmt.Fprintf(w, "pollux: review changes at this link (it opens once; later: pollux open)\n%s\n", shownURL(w, url))
 }

@@ -106,7 +106,6 @@ func servePool(ctx context.Context, streams IO, logs *logFlags, reports bool) er
 	if err != nil {
 		return err
 	}
-	defer freeLater()()
 	if reports {
 		fmt.Fprintln(streams.Out, shared.ReadyLine)
 	} else {

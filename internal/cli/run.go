@@ -29,7 +29,7 @@ import (
 func newRun(streams IO) *cobra.Command {
 	var flags companionFlags
 	var remote remoteFlags
-	var attach bool
+	var attach, ownMode bool
 	var review func() (string, error)
 	cmd := &cobra.Command{
 		Use:   "run [-- AGENT [ARGUMENT...]]",
@@ -52,15 +52,21 @@ arguments:
 If no agent is installed, Pollux offers to download Gemini CLI with npm, in the
 release that it is tested with.
 
+If another pollux run is working in this directory, the agent joins its companion:
+one page shows the changes of both. The companion ends after the last of them.
+
 With --attach no companion is started. The agent is connected to a running one:
 the companion of the editor whose terminal this is, or of this directory, or
 with --socket, --ssh or --via one in another container or on another host. Use
 --map if the project has another path there (pollux help remote). Only Gemini CLI
 and Qwen Code can connect to another container or host.
 
+An agent that would change files without asking starts in the mode in which it
+asks, unless you have chosen a mode in its arguments or settings; --own-mode
+leaves the choice to the agent. opencode and Codex CLI ask in their own terminals.
+
 If Gemini CLI's settings turn IDE mode neither on nor off, Pollux offers to turn
-it on there. Claude Code shows its changes in the editor in its "manual"
-mode; opencode and Codex CLI never do.`,
+it on there.`,
 		ValidArgsFunction: completeAgents,
 		Args:              cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -78,16 +84,14 @@ mode; opencode and Codex CLI never do.`,
 				}
 				remote = remoteFlags{} // settings for --attach
 			}
-			cfg, report, err := flags.agentConfig(streams)
-			if err != nil {
+			if _, _, err := flags.agentConfig(); err != nil { // before the user answers questions
 				return err
 			}
-			defer report()
 			s, err := findAgent(cmd.Context(), streams, args, remote.away())
 			if err != nil {
 				return err
 			}
-			s.review = where
+			s.review, s.ownMode = where, ownMode
 			if remote.away() && !s.agent.Remote {
 				return usageError{fmt.Errorf("%s connects only to a companion on its own machine: "+
 					"start it there without --ssh, --via and --map, or start %s here", s.agent.Title,
@@ -107,14 +111,43 @@ mode; opencode and Codex CLI never do.`,
 				})
 			}
 			if attach {
-				return joinAgent(cmd.Context(), streams, &remote, s)
+				socket, err := remote.find(cmd.Context(), "")
+				if err != nil {
+					return err
+				}
+				s.attached = true
+				c, err := joinCompanion(cmd.Context(), streams, socket)
+				if err != nil {
+					return err
+				}
+				return runAgent(cmd.Context(), streams, c, s)
 			}
-			return runAgent(cmd.Context(), streams, cfg, s)
+			if !anyChanged(cmd, "root", "include-ignored", "listen", "host-name") {
+				if socket := otherRun(cmd.Context()); socket != "" {
+					leave, err := hold(cmd.Context(), socket)
+					if err == nil { // otherwise it has just ended
+						defer leave()
+						c, err := joinCompanion(cmd.Context(), streams, socket)
+						if err != nil {
+							return err
+						}
+						return runAgent(cmd.Context(), streams, c, s)
+					}
+				}
+			}
+			c, leave, err := startCompanion(cmd.Context(), streams, s.agent.Name, flags.args(cmd))
+			if err != nil {
+				return err
+			}
+			defer leave()
+			s.starts = true
+			return runAgent(cmd.Context(), streams, c, s)
 		},
 	}
 	flags.add(cmd)
 	remote.add(cmd)
 	switchFlag(cmd, "run.attach", &attach)
+	switchFlag(cmd, "run.own-mode", &ownMode)
 	review = reviewFlag(cmd, streams)
 	return cmd
 }
@@ -171,7 +204,7 @@ func completeAgents(_ *cobra.Command, args []string, prefix string) ([]cobra.Com
 	return all, cobra.ShellCompDirectiveDefault
 }
 
-// findAgent returns how to start the command in args, or, if there is none, the
+// findAgent returns how to start the command in args, or, without a command, the
 // agent that is installed or that the user chooses. away is set if the companion is
 // on another machine.
 func findAgent(ctx context.Context, streams IO, args []string, away bool) (session, error) {
@@ -221,8 +254,8 @@ func notInstalled(l ide.Launch) error {
 	return fmt.Errorf("%s is not installed: install Node.js 20 or newer, then run `npm install -g %s`", l.Title, l.Package)
 }
 
-// chooseAgent returns the agent that is installed; the first one of the table if
-// there is none. If there are several, it asks the user, once.
+// chooseAgent returns the installed agent, or the first one of the table if no
+// agent is installed. If several are installed, it asks the user, once.
 func chooseAgent(ctx context.Context, streams IO, away bool) (ide.Launch, error) {
 	all := launches(func(l ide.Launch) bool { return isInstalled(l) && (l.Remote || !away) })
 	switch len(all) {
@@ -235,7 +268,15 @@ func chooseAgent(ctx context.Context, streams IO, away bool) (ide.Launch, error)
 	if err != nil {
 		return ide.Launch{}, err
 	}
-	if data, err := sys.ReadFile(file, maxChoice); err == nil {
+	want := loadSettings().Text("run.agent")
+	if l, ok := chosen(all, want); ok {
+		return l, nil
+	}
+	if want != "" && want != askEachTime {
+		return ide.Launch{}, fmt.Errorf("the setting run.agent names %q: use %s, or ask (pollux config edit)",
+			termtext.Line(want, 40), names(all, "or"))
+	}
+	if data, err := sys.ReadFile(file, maxChoice); err == nil && want == "" {
 		if l, ok := chosen(all, string(data)); ok {
 			fmt.Fprintf(streams.Err, "pollux: starting %s; `pollux run -- NAME` starts another agent\n", l.Title)
 			return l, nil
@@ -263,14 +304,20 @@ func chooseAgent(ctx context.Context, streams IO, away bool) (ide.Launch, error)
 		if !ok {
 			continue
 		}
+		if want == askEachTime {
+			return l, nil
+		}
 		if err := remember(file, l); err != nil {
 			fmt.Fprintf(streams.Err, "pollux: cannot remember the answer: %v\n", err)
 		} else {
-			fmt.Fprintf(streams.Err, "pollux: starting %s, also the next time; to be asked again, remove %s\n", l.Title, file)
+			fmt.Fprintf(streams.Err, "pollux: starting %s, also the next time; to change that, set run.agent: pollux config edit\n", l.Title)
 		}
 		return l, nil
 	}
 }
+
+// askEachTime is the value of run.agent that asks each time.
+const askEachTime = "ask"
 
 // maxChoice bounds the size of the file with the user's choice, in bytes.
 const maxChoice = 1 << 10
@@ -351,12 +398,11 @@ func anyChanged(cmd *cobra.Command, names ...string) bool {
 
 // reviewIn opens the review in tmux and returns a function that closes it. A
 // pane closes together with the companion.
-func reviewIn(ctx context.Context, where string, h *ide.Host) (stop func(), err error) {
+func reviewIn(ctx context.Context, where, socket string) (stop func(), err error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	socket := h.Env()[editor.EnvSocket]
 	if socket == "" {
 		return nil, errors.New("the companion has no socket: set POLLUX_RUNTIME_DIR to a short path")
 	}
@@ -380,56 +426,40 @@ type session struct {
 	env    []string
 	dir    string
 	review string // one of the review constants
-	// started is called when the companion is running, before the agent starts.
-	started func(*ide.Host)
+	// ownMode lets the agent start in its own default mode.
+	ownMode bool
+	// starts is set if the companion was started for this agent, and attached if --attach has
+	// found it.
+	starts, attached bool
 }
 
-// runAgent starts a companion, runs the agent in the foreground, and closes the
-// companion when the agent ends.
-func runAgent(ctx context.Context, streams IO, cfg ide.Config, s session) error {
-	ctx, stop := leaveInterruptToAgent(ctx)
-	defer stop()
-	cfg.Editor = editor.Info{Name: "pollux", DisplayName: "Pollux"}
-	cfg.Settings.ReviewPage = true
-	return guard(cfg, func(h *ide.Host) error {
-		if s.started != nil {
-			s.started(h)
-		}
-		link := printLink(streams.Err, h)
-		switch s.review {
-		case reviewBrowser:
-			if sys.OpenBrowser(link) {
-				fmt.Fprintln(streams.Err, "pollux: opening it in your browser")
-			}
-		case reviewSplit, reviewPopup:
-			stop, err := reviewIn(ctx, s.review, h)
-			if err != nil {
-				return err
-			}
-			defer stop()
-		}
-		return s.run(ctx, streams, h.Env())
-	})
-}
+// ownEditor describes a companion without an editor.
+var ownEditor = editor.Info{Name: "pollux", DisplayName: "Pollux"}
 
-// joinAgent runs the agent in the foreground, connected to a companion that is
-// already running.
-func joinAgent(ctx context.Context, streams IO, at *remoteFlags, s session) error {
+// runAgent runs the agent in the foreground, connected to a companion.
+func runAgent(ctx context.Context, streams IO, c reached, s session) error {
 	ctx, stop := leaveInterruptToAgent(ctx)
 	defer stop()
-	socket, err := at.find(ctx, "")
-	if err != nil {
-		return err
+	if s.starts && s.agent.Package == "" { // it may start any agent
+		for _, note := range c.Notes {
+			fmt.Fprintf(streams.Err, "pollux: %s\n", termtext.Text(note))
+		}
 	}
-	env, err := editor.AgentEnv(ctx, socket, self(), ide.EnvNames())
-	if err != nil {
-		return err
+	if c.Link != "" {
+		printPageLink(streams.Err, c.Link)
 	}
-	if st, link, err := editor.ReviewPage(ctx, socket, self()); err == nil { // the agent runs without it, too
-		fmt.Fprintf(streams.Err, "pollux: connected to the companion of %s\n", companionName(st))
-		printPageLink(streams.Err, link.URL)
+	switch {
+	case s.attached:
+	case s.review == reviewSplit, s.review == reviewPopup:
+		stop, err := reviewIn(ctx, s.review, c.Env[editor.EnvSocket])
+		if err != nil {
+			return err
+		}
+		defer stop()
+	case s.review == reviewBrowser && s.starts && sys.OpenBrowser(c.Link):
+		fmt.Fprintln(streams.Err, "pollux: opening it in your browser")
 	}
-	return s.run(ctx, streams, env)
+	return s.run(ctx, streams, c.Env)
 }
 
 // leaveInterruptToAgent returns a context for the time in which the agent owns
@@ -442,10 +472,17 @@ func leaveInterruptToAgent(ctx context.Context) (context.Context, func()) {
 
 // run runs the agent, and restarts it if it asks for that.
 func (s session) run(ctx context.Context, streams IO, companion map[string]string) error {
+	setsMode, warning := s.ask()
+	if warning != "" {
+		fmt.Fprintf(streams.Err, "pollux: %s\n", warning)
+	}
 	if s.agent.Hint != nil {
 		if hint := s.agent.Hint(s.argv[1:]); hint != "" {
 			fmt.Fprintf(streams.Err, "pollux: %s\n", hint)
 		}
+	}
+	if err := s.readFirst(ctx, streams, setsMode); err != nil {
+		return err
 	}
 	env := append(s.agent.Environ(os.Environ(), companion), s.env...)
 	for {
@@ -457,12 +494,17 @@ func (s session) run(ctx context.Context, streams IO, companion map[string]strin
 	}
 }
 
-func printLink(w io.Writer, h *ide.Host) string {
-	link, err := h.Link()
-	if err == nil {
-		printPageLink(w, link)
+// ask makes the agent ask before it changes a file, unless the user has chosen a mode. It
+// reports whether it has set the mode, or returns what to tell the user of an agent that does
+// not ask.
+func (s *session) ask() (setsMode bool, warning string) {
+	mode := s.agent.Mode(s.argv[1:], s.dir)
+	if !s.ownMode && len(mode.Args)+len(mode.Env) > 0 {
+		s.argv = slices.Insert(s.argv, 1, mode.Args...)
+		s.env = append(s.env, mode.Env...)
+		return true, ""
 	}
-	return link
+	return false, mode.Warning(s.agent.Title)
 }
 
 // killDelay is the time that an agent has to end after SIGTERM.

@@ -33,7 +33,8 @@ func newSend(streams IO) *cobra.Command {
 		Long: `Brings a file, or lines of it, to a running agent. Claude Code and opencode show
 them in their input line, wherever they run. For other agents, and for a question,
 Pollux pastes text into the tmux pane in which the agent runs. It presses Enter
-only for a question, and pastes nothing unless the agent has the pane's foreground.
+only for a question, and types nothing unless the agent has the pane's foreground and
+shows its input line, which must be empty or hold what Pollux has put there before.
 
 Without --agent, the agent is the connected one that acted last: it connected, it
 proposed a change, or it received a prompt. If none is connected, it is the one

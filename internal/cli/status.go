@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,7 +55,7 @@ func newStatus(streams IO) *cobra.Command {
 				}
 				fmt.Fprintf(streams.Out, "%s  %s\n", termtext.Visible(e.Editor.DisplayName),
 					termtext.Visible(strings.Join(e.Roots, ", ")))
-				fmt.Fprintf(streams.Out, "  process %d, port %d, up %s, %s open\n", e.PID, e.Port, since(e.Started),
+				fmt.Fprintf(streams.Out, "  process %d, port %d for Gemini CLI, up %s, %s open\n", e.PID, e.Port, since(e.Started),
 					termtext.Count(e.Files, "file"))
 				if len(e.Clients) == 0 {
 					fmt.Fprintln(streams.Out, "  no agent is connected; in Gemini CLI, type /ide enable and restart it; "+
@@ -65,6 +66,9 @@ func newStatus(streams IO) *cobra.Command {
 				}
 				for _, c := range e.Clients {
 					fmt.Fprintf(streams.Out, "  agent %s\n", termtext.Visible(describe(c)))
+					if c.Silent != "" {
+						fmt.Fprintf(streams.Out, "    %s\n", termtext.Visible(c.Silent))
+					}
 				}
 				for _, d := range e.Diffs {
 					state := "pending for"
@@ -77,8 +81,10 @@ func newStatus(streams IO) *cobra.Command {
 					case d.State == editor.StateAccepted:
 						state = "accepted; waiting to be written for"
 					}
-					fmt.Fprintf(streams.Out, "  diff  %s  %s %s\n", termtext.Visible(d.Path), state, since(d.Opened))
+					fmt.Fprintf(streams.Out, "  diff  %s  of %s, %s %s\n", termtext.Visible(d.Path),
+						termtext.Visible(cmp.Or(d.Agent, d.Client, "the agent")), state, since(d.Opened))
 				}
+				printOutside(streams.Out, e.Outside)
 			}
 			return printBridges(cmd.Context(), streams, running, "\n")
 		},
@@ -87,6 +93,24 @@ func newStatus(streams IO) *cobra.Command {
 	cmd.Flags().BoolVar(&bridges, "bridges", false, "show only the bridges, and the pools with their processes")
 	cmd.Flags().BoolVar(&link, "link", false, "print one line for each review page: a link that opens it once, a tab character, the workspace")
 	return cmd
+}
+
+// maxShownOutside limits the lines about changes outside Pollux.
+const maxShownOutside = 10
+
+// printOutside prints the changes outside Pollux.
+func printOutside(out io.Writer, list editor.Outside) {
+	if len(list.Files) == 0 {
+		return
+	}
+	fmt.Fprintf(out, "  %s\n", list.Note("`pollux open`"))
+	for i, f := range list.Files {
+		if i == maxShownOutside {
+			fmt.Fprintf(out, "    and %d more\n", len(list.Files)-i)
+			return
+		}
+		fmt.Fprintf(out, "    %s  %s, noticed %s ago\n", termtext.Visible(f.Path), f.Change, since(f.Since))
+	}
 }
 
 // A companionEntry is a running companion in the output of status.

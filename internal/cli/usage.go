@@ -89,14 +89,18 @@ metrics to that OpenTelemetry collector.`,
 }
 
 // printUsage prints a table with a row for each day, agent and model, and below it
-// the kinds of errors.
+// the kinds of errors, and the calls for which no agent was asked.
 func printUsage(w io.Writer, report usage.Report, days int) error {
 	if report.Total.Calls == 0 {
 		span := fmt.Sprintf("in the last %d days", days)
 		if days == 1 {
 			span = "today"
 		}
-		_, err := fmt.Fprintf(w, "No calls %s.\n", span)
+		what := "No calls"
+		if len(report.NotAsked) > 0 {
+			what = "No agent was asked"
+		}
+		_, err := fmt.Fprintf(w, "%s %s.\n%s", what, span, notAsked(report.NotAsked))
 		return err
 	}
 	rows := [][]string{{"Day", "Agent", "Model", "Calls", "Errors", "Input", "Cached", "Output", "Time"}}
@@ -112,11 +116,29 @@ func printUsage(w io.Writer, report usage.Report, days int) error {
 	if err := printTable(w, rows, 3); err != nil {
 		return err
 	}
-	if err := printKinds(w, report.Total.Errors); err != nil || report.Total.Fallbacks == 0 {
-		return err
+	var below strings.Builder
+	if len(report.Total.Errors) > 0 {
+		fmt.Fprintf(&below, "Errors: %s\n", kinds(report.Total.Errors))
 	}
-	_, err := fmt.Fprintf(w, "Fallback model asked: %s\n", termtext.Count(report.Total.Fallbacks, "call"))
+	if n := report.Total.Fallbacks; n > 0 {
+		fmt.Fprintf(&below, "Fallback model asked: %s\n", termtext.Count(n, "call"))
+	}
+	below.WriteString(notAsked(report.NotAsked))
+	_, err := io.WriteString(w, below.String())
 	return err
+}
+
+// notAsked returns a line with the number of calls that failed before an agent had the prompt,
+// or "" if no call did.
+func notAsked(calls map[string]int) string {
+	if len(calls) == 0 {
+		return ""
+	}
+	total := 0
+	for _, n := range calls {
+		total += n
+	}
+	return fmt.Sprintf("Not asked: %s (%s)\n", termtext.Count(total, "call"), kinds(calls))
 }
 
 // counts returns the cells with numbers of a row.
@@ -128,19 +150,15 @@ func counts(c usage.Counts) []string {
 	}
 }
 
-// printKinds prints the number of errors of each kind, the most frequent first.
-func printKinds(w io.Writer, errors map[string]int) error {
-	if len(errors) == 0 {
-		return nil
-	}
-	kinds := slices.SortedFunc(maps.Keys(errors), func(a, b string) int {
+// kinds names the kinds of errors with their numbers, the most frequent first.
+func kinds(errors map[string]int) string {
+	all := slices.SortedFunc(maps.Keys(errors), func(a, b string) int {
 		return cmp.Or(cmp.Compare(errors[b], errors[a]), cmp.Compare(a, b))
 	})
-	for i, kind := range kinds {
-		kinds[i] = fmt.Sprintf("%s %d", termtext.Visible(kind), errors[kind])
+	for i, kind := range all {
+		all[i] = fmt.Sprintf("%s %d", termtext.Visible(kind), errors[kind])
 	}
-	_, err := fmt.Fprintf(w, "Errors: %s\n", strings.Join(kinds, ", "))
-	return err
+	return strings.Join(all, ", ")
 }
 
 // tableWidth is how wide a table should be, in characters.

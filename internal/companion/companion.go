@@ -21,6 +21,7 @@ import (
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
 	"pollux/internal/lazy"
+	"pollux/internal/outbox"
 	"pollux/internal/paths"
 )
 
@@ -45,6 +46,11 @@ type Config struct {
 	Journal *journal.Journal
 	// FindPane finds agents in tmux; nil without tmux.
 	FindPane PaneFinder
+	// Waiting is called when a change waits for the user and no client shows it, with the
+	// agent's name and the path; may be nil. It must return when ctx ends.
+	Waiting func(ctx context.Context, agent, path string)
+	// Outside lists changes outside Pollux: see [outside].
+	Outside bool
 	// Preferred returns the command of the agent that `pollux run` starts, or "" if it
 	// is not known; may be nil.
 	Preferred func() string
@@ -58,13 +64,14 @@ type Config struct {
 // while mu is held.
 //
 // Lock order: conn.handling, rootsMu and entry.mu come before mu; conn.mu,
-// store.mu and the locks of sessions come after it.
+// store.mu, settler.mu and the locks of sessions come after it.
 type Companion struct {
 	cfg     Config
 	log     *slog.Logger
 	host    Host
 	store   *store
 	watch   *watcher
+	settler settler
 	journal *journal.Journal
 	exclude excluder
 	started time.Time
@@ -78,8 +85,11 @@ type Companion struct {
 	env      map[string]string // since the last change of the roots; nil before
 	sessions []Session         // the one that acted last is the last
 	diffs    map[string]*diff  // open, accepted and orphaned, by ID
+	missing  []missing         // accepted texts that their files lack, the oldest first
 	conns    []*conn           // attached clients, in the order they came
 	writes   map[*write]bool   // whose checks somebody waits for
+	asking   map[Session]asking
+	left     map[int]string // what Pollux left in the input line of an agent, by its process
 	closing  bool
 	attached sync.WaitGroup
 
@@ -88,7 +98,11 @@ type Companion struct {
 	ctx      context.Context // ends when accepted diffs must settle soon
 	cancel   context.CancelCauseFunc
 	tasks    group // what background started
-	settling group // of accepted diffs
+	settling group // the goroutine of settler
+	sweeping group // the goroutine of sweep
+
+	outside   *outside
+	outsiding group // its goroutine
 }
 
 // New returns a companion. The caller connects it to agents and editors, and
@@ -107,12 +121,19 @@ func New(cfg Config) (*Companion, error) {
 	}
 	c := &Companion{
 		cfg: cfg, log: cfg.Log, host: cfg.Host, journal: cfg.Journal, started: time.Now(),
-		roots: roots, diffs: make(map[string]*diff), writes: make(map[*write]bool), exclude: excluder{names: cfg.IgnoreFiles},
+		roots: roots, diffs: make(map[string]*diff), writes: make(map[*write]bool), left: make(map[int]string),
+		asking: make(map[Session]asking), exclude: excluder{names: cfg.IgnoreFiles},
 	}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.sending, c.stopSend = context.WithCancel(context.Background())
 	c.store = newStore(c.excluded, cfg.MaxFiles, c.contextChanged)
+	c.settler.c, c.settler.state, c.settler.wake = c, stateOf, outbox.NewSignal()
+	c.outside = newOutside(c)
 	c.watch = newWatcher(c.store.paths, stateOf, c.fileChanged)
+	c.sweeping.start(func() {
+		defer c.onPanic()
+		c.sweep()
+	})
 	return c, nil
 }
 
@@ -175,12 +196,14 @@ func (c *Companion) Wait() {
 	c.cancel(errStopped)
 	c.attached.Wait()
 	c.settling.wait()
+	c.sweeping.wait()
+	c.outsiding.wait()
 	c.tasks.wait()
 	c.journal.Wait()
 }
 
-// background runs f on a goroutine that ends soon after its diff does. Stop and
-// Wait wait for it.
+// background runs f on a goroutine that ends soon after its diff does. Stop and Wait wait
+// for it.
 func (c *Companion) background(f func()) {
 	c.tasks.start(func() {
 		defer c.onPanic()
@@ -257,6 +280,7 @@ func (c *Companion) SetContext(s editor.Snapshot) { c.store.update(c, s) }
 
 // contextChanged announces a new context to every agent.
 func (c *Companion) contextChanged() {
+	c.outside.wake.Set()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range c.sessions {
@@ -272,11 +296,13 @@ func (c *Companion) Connect(s Session) {
 	c.sessions = append(c.sessions, s)
 	s.ContextChanged()
 	c.clientsChangedLocked()
+	c.background(c.checkAsking)
 }
 
 func (c *Companion) clientsChangedLocked() {
 	clients := editor.Clients{Clients: c.clientsLocked()}
 	c.watch.look(len(clients.Clients) > 0 && !c.closing)
+	c.outside.look(len(clients.Clients) > 0 && !c.closing)
 	for _, d := range c.conns {
 		d.notify(editor.MethodClients, clients)
 	}
@@ -289,7 +315,7 @@ func (c *Companion) clientsLocked() []editor.Agent {
 		p := s.Process()
 		agent := editor.Agent{
 			Name: name, Version: version, Transport: s.Transport(), Since: s.Since().UnixMilli(),
-			PID: p.PID, Dir: p.Dir, Terminal: p.Terminal,
+			PID: p.PID, Dir: p.Dir, Terminal: p.Terminal, Silent: c.silentLocked(s),
 		}
 		agent.Label = agent.Describe()
 		if s, ok := s.(LimitedSession); ok {
@@ -339,11 +365,18 @@ func (c *Companion) prompt(p editor.PromptParams) editor.Prompt {
 }
 
 // tell shows the user a message in every attached client.
-func (c *Companion) tell(level, text string) {
+func (c *Companion) tell(level, text string) { c.show(editor.Message{Level: level, Text: text}) }
+
+// show shows the user a message in every attached client.
+func (c *Companion) show(m editor.Message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.showLocked(m)
+}
+
+func (c *Companion) showLocked(m editor.Message) {
 	for _, d := range c.conns {
-		d.notify(editor.MethodMessage, editor.Message{Level: level, Text: text})
+		d.notify(editor.MethodMessage, m)
 	}
 }
 
@@ -364,6 +397,20 @@ func (c *Companion) surfacesLocked() []*conn {
 	return slices.DeleteFunc(slices.Clone(c.conns), func(d *conn) bool { return !d.params.Diff })
 }
 
+// Retire returns a channel that is closed when an attached client with this name leaves. Without
+// such a client, it returns nil, and the companion accepts no more clients or changes.
+func (c *Companion) Retire(name string) <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, d := range c.conns {
+		if d.params.Client.Name == name {
+			return d.left
+		}
+	}
+	c.closing = true
+	return nil
+}
+
 // Shows reports whether the user can review a change: a client that shows diffs is
 // attached, or there is a review page to open.
 func (c *Companion) Shows() bool {
@@ -375,14 +422,15 @@ func (c *Companion) Shows() bool {
 // Status describes the companion.
 func (c *Companion) Status() editor.Status {
 	files, notes := len(c.store.context().Files), c.host.Notes()
+	c.checkAsking()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	st := editor.Status{
 		PID: os.Getpid(), Version: c.cfg.Version, Port: c.host.Port(), Editor: c.cfg.Editor, Roots: c.roots,
 		Started: c.started.UnixMilli(), Clients: c.clientsLocked(), Diffs: []editor.DiffStatus{}, Surfaces: []string{},
-		Page: c.cfg.Page, Files: files, Journal: c.journal.IsDefault(), Notes: notes,
+		Page: c.cfg.Page, Files: files, Journal: c.journal.IsDefault(), Notes: notes, Outside: c.outside.list(),
 	}
-	for _, d := range c.diffsLocked(func(d *diff) bool { return d.shown || d.notice != "" }) {
+	for _, d := range c.diffsLocked(func(d *diff) bool { return d.visibleTo(nil) || d.notice != "" }) {
 		st.Diffs = append(st.Diffs, d.statusLocked())
 	}
 	for _, d := range c.surfacesLocked() {

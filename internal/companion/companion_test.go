@@ -28,6 +28,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	companion.ShortenClosing()
 	systest.VerifyTestMain(m, goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"))
 }
 
@@ -283,8 +284,10 @@ func TestOpenDiffRefusals(t *testing.T) {
 	e := w.attach(true)
 	for _, tt := range []struct{ path, says string }{
 		{"f", "absolute"},
-		{w.project + "/../outside", "without . and .."},
-		{w.project + "/link/../f", "without . and .."},
+		{w.project + "/../outside", "without .."},
+		{w.project + "/link/../f", "without .."},
+		{w.project + "//link/..//f", "without .."},
+		{w.project + "/f/..", "without .."},
 	} {
 		wantSays(t, c.openDiff(tt.path, "y"), tt.says)
 	}
@@ -367,28 +370,51 @@ func TestAcceptRejectClose(t *testing.T) {
 	}
 }
 
-// On Windows an agent may write slashes. Editors get the name that they use, and the agent
-// gets its own back.
-func TestSlashesInAPath(t *testing.T) {
+// An agent may write doubled slashes, and on Windows slashes. Editors get the name that
+// they use, and the agent gets its own back.
+func TestSpellingsOfAPath(t *testing.T) {
 	w := newWorld(t, nil)
 	c, e := w.connect(), w.attach(true)
 	path := w.file("f", "old\n")
-	if err := c.openDiff(filepath.ToSlash(path), "new\n"); err != nil {
-		t.Fatal(err)
+	project := filepath.ToSlash(w.project)
+	spellings := []string{project + "/f", project + "//f", project + "/.///f", project + "/./f", project + "/f/"}
+	for i, spelling := range spellings {
+		open := func() editor.Diff {
+			t.Helper()
+			if err := c.openDiff(spelling, "new\n"); err != nil {
+				t.Fatal(err)
+			}
+			d := get(t, e.opened)
+			if d.Path != path || !d.Exists || d.Original != "old\n" {
+				t.Errorf("the editor shows %+v", d)
+			}
+			return d
+		}
+		w.accepts(e, open(), "old\n")
+		want := fmt.Sprintf(`{"jsonrpc":"2.0","method":"ide/diffAccepted","params":{"filePath":%q,"content":"old\n"}}`, spelling)
+		if got := c.outcome(); got != want {
+			t.Errorf("the CLI received %s, want %s", got, want)
+		}
+		if err := e.Reject(t.Context(), open().ID); err != nil {
+			t.Fatal(err)
+		}
+		want = fmt.Sprintf(`{"jsonrpc":"2.0","method":"ide/diffRejected","params":{"filePath":%q}}`, spelling)
+		if got := c.outcome(); got != want {
+			t.Errorf("the CLI received %s, want %s", got, want)
+		}
+		open()
+		if _, err := c.closeDiff(spellings[(i+1)%len(spellings)]); err != nil {
+			t.Error(err)
+		}
 	}
-	d := get(t, e.opened)
-	if d.Path != path || !d.Exists || d.Original != "old\n" {
-		t.Errorf("the editor shows %+v", d)
+	entries, err := w.journal.List()
+	if err != nil || len(entries) != 3*len(spellings) {
+		t.Fatalf("the journal has %d entries, %v", len(entries), err)
 	}
-	if err := e.Reject(t.Context(), d.ID); err != nil {
-		t.Fatal(err)
-	}
-	want := fmt.Sprintf(`{"jsonrpc":"2.0","method":"ide/diffRejected","params":{"filePath":%q}}`, filepath.ToSlash(path))
-	if got := c.outcome(); got != want {
-		t.Errorf("the CLI received %s, want %s", got, want)
-	}
-	if entries, err := w.journal.List(); err != nil || len(entries) != 1 || entries[0].Path != path {
-		t.Errorf("journal = %+v, %v", entries, err)
+	for _, entry := range entries {
+		if entry.Path != path || entry.Real != path {
+			t.Errorf("the journal has %+v", entry)
+		}
 	}
 }
 
@@ -833,11 +859,12 @@ func TestModel(t *testing.T) {
 					delete(c.open, path)
 				}
 			}
-			// The editor leaves. Open diffs are rejected, in any order.
+			// The editor leaves. The agents receive a rejection, in any order. The journal does
+			// not say that the user rejected the changes.
 			e.Client.Close()
 			for _, c := range clis {
 				for path, d := range c.open {
-					states[d.ID] = journal.Rejected
+					states[d.ID] = journal.Orphaned
 					c.expected = append(c.expected, fmt.Sprintf(`"ide/diffRejected","params":{"filePath":%q}`, path))
 				}
 				var got []string

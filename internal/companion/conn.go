@@ -32,7 +32,7 @@ type conn struct {
 	c        *Companion // after initialize
 	params   editor.InitializeParams
 
-	env map[string]string // what the client was told; once attached, guarded by Companion.mu
+	env map[string]string // as sent to the client; once attached, guarded by Companion.mu
 
 	out  *editor.Outbox
 	left chan struct{} // closed when the client has left and is detached
@@ -189,7 +189,7 @@ func (d *conn) dispatch(req *editor.Request) (any, error) {
 		d.c.mu.Lock()
 		defer d.c.mu.Unlock()
 		list := editor.DiffList{Diffs: []editor.Diff{}}
-		for _, diff := range d.c.shownLocked() {
+		for _, diff := range d.c.shownLocked(d) {
 			list.Diffs = append(list.Diffs, diff.viewLocked())
 		}
 		return list, nil
@@ -197,6 +197,17 @@ func (d *conn) dispatch(req *editor.Request) (any, error) {
 		return with(req, d.c.hunks)
 	case editor.MethodDiffHunk:
 		return with(req, d.c.takeHunk)
+	case editor.MethodFileSaved:
+		return with(req, func(p editor.FilePath) (any, error) {
+			d.c.background(func() { d.c.outside.account(p.Path) })
+			return nil, nil
+		})
+	case editor.MethodOutsideOpen:
+		return with(req, func(p editor.FilePath) (any, error) { return d.c.openOutside(d, p.Path) })
+	case editor.MethodOutsideDismiss:
+		return with(req, func(p editor.FilePath) (any, error) {
+			return later(func() (any, error) { d.c.outside.dismiss(p.Path); return struct{}{}, nil }), nil
+		})
 	case editor.MethodPrompt:
 		return with(req, func(p editor.PromptParams) (any, error) { return d.c.prompt(p), nil })
 	case editor.MethodSend:
@@ -276,11 +287,16 @@ func (d *conn) initialize(req *editor.Request) (any, error) {
 	return res, nil
 }
 
-// attach adds a client and shows it the pending diffs.
+// attach adds a client and shows it the pending diffs. A client that comes too late is
+// disconnected.
 func (c *Companion) attach(d *conn) {
 	defer c.host.ViewsChanged()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.closing {
+		d.rpc.Close()
+		return
+	}
 	c.conns = append(c.conns, d)
 	d.notify(editor.MethodClients, editor.Clients{Clients: c.clientsLocked()})
 	d.envLocked()
@@ -290,12 +306,20 @@ func (c *Companion) attach(d *conn) {
 	if d.params.Diff {
 		for _, diff := range c.diffsLocked(func(*diff) bool { return true }) {
 			switch {
-			case diff.shown:
+			case diff.visibleTo(d):
 				d.openDiff(diff, func(error) {})
 			case diff.notice != "":
 				d.notify(editor.MethodMessage, diff.noticeMessage())
 			}
 		}
+	}
+	if d.page { // it may have been loaded again
+		for _, m := range c.missing {
+			d.notify(editor.MethodMessage, m.warning)
+		}
+	}
+	if list := c.outside.list(); len(list.Files) > 0 {
+		d.notify(editor.MethodOutside, list)
 	}
 }
 
@@ -314,6 +338,7 @@ func (c *Companion) detach(d *conn) {
 	var ended []*diff
 	c.mu.Lock()
 	c.conns = slices.DeleteFunc(c.conns, func(o *conn) bool { return o == d })
+	maps.DeleteFunc(c.diffs, func(_ string, diff *diff) bool { return diff.viewer == d })
 	if d.params.Diff && len(c.surfacesLocked()) == 0 && !c.cfg.Page {
 		ended = c.rejectAllLocked()
 	}
@@ -379,8 +404,9 @@ var errEnded = errors.New("the change was answered before it could be shown")
 // after [Companion.detach], which rejects the diff if no other client shows it:
 // otherwise chance would decide between a rejection and an error.
 func (d *conn) openDiff(diff *diff, done func(error)) {
+	c, id := diff.companion, diff.id
 	d.out.Put(0, func(ctx context.Context) {
-		view, ok := diff.encode()
+		view, ok := c.encode(id)
 		if !ok {
 			done(errEnded)
 			return

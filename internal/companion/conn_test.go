@@ -134,3 +134,28 @@ func TestSlowClientGetsWhatStillWaits(t *testing.T) {
 		t.Errorf("the client was shown %+v", opened)
 	}
 }
+
+// A companion that has decided to end takes no client, not even one whose connection it has
+// accepted: `pollux run` would use it for an agent, and the companion would wait for its end.
+func TestRetire(t *testing.T) {
+	w := newWorld(t, nil)
+	conn, ended := w.pipe()
+	go io.Copy(io.Discard, conn)
+	waitUntil(t, func() bool { return len(w.Status().Surfaces) == 1 })
+	left := w.Retire("x")
+	conn.Close()
+	returns(t, "the client has not left", func() { <-left; <-ended })
+
+	late, theirs := net.Pipe()
+	served := make(chan struct{})
+	go func() { defer close(served); w.Attach(theirs) }()
+	t.Cleanup(func() { late.Close(); <-served })
+	io.WriteString(late, `{"jsonrpc":"2.0",`) // accepted
+	if w.Retire("x") != nil {
+		t.Error("a client that has left is attached")
+	}
+	io.WriteString(late, strings.TrimPrefix(hello, `{"jsonrpc":"2.0",`))
+	go io.Copy(io.Discard, late)
+	returns(t, "a client was attached", func() { <-served })
+	returns(t, "the companion does not end", w.Close)
+}

@@ -162,8 +162,8 @@ func (c *Companion) sends(roots []string, path string) (name string, ok bool) {
 	return name, ok && regular(name) && !c.excluded(name)
 }
 
-// limitDiagnostics puts the files in order, those that are open first, and bounds what they
-// have together.
+// limitDiagnostics sorts the files, open ones first, and limits the total of their
+// diagnostics.
 func limitDiagnostics(files []editor.FileDiagnostics, open []string) {
 	rank := func(f editor.FileDiagnostics) int {
 		if slices.Contains(open, f.Path) {

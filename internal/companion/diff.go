@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -42,9 +41,9 @@ import (
 // diff.
 //
 // An accepted diff stays until its file holds the accepted text or does not
-// get it in time: see [Companion.settle].
+// get it in time: see [settler]. In the second case [Companion.save] can still write it.
 //
-// Diffs are keyed by session and path: two agents may propose for one file, and
+// Diffs are keyed by session and clean path: two agents may propose for one file, and
 // each waits for its own answer.
 type diff struct {
 	id        string
@@ -65,6 +64,8 @@ type diff struct {
 	state   journal.State
 	shown   bool   // it is in the journal, and surfaces may show it
 	saving  bool   // its file is being written
+	viewer  *conn  // the only client that shows it: see openOutside; never changes
+	created bool   // it shows a file that did not exist before; never changes
 	content string // the user's text so far
 	editor  *conn  // the client that edited last
 	encoded weak.Pointer[encodedDiff]
@@ -78,11 +79,11 @@ type encodedDiff struct {
 	encode  func() json.RawMessage
 }
 
-// encode returns the diff as surfaces see it now. It reports false if the diff has ended.
-func (d *diff) encode() (json.RawMessage, bool) {
-	c := d.companion
+// encode returns a diff as surfaces see it now. It reports false if the diff has ended.
+func (c *Companion) encode(id string) (json.RawMessage, bool) {
 	c.mu.Lock()
-	if c.diffs[d.id] != d || !d.shown {
+	d := c.diffs[id]
+	if d == nil || !d.shown {
 		c.mu.Unlock()
 		return nil, false
 	}
@@ -114,6 +115,7 @@ const (
 	evFail      event = "fail"
 	evGone      event = "gone"
 	evSave      event = "save"
+	evEnd       event = "end" // the user cannot decide any more
 )
 
 var transitions = map[journal.State]map[event]journal.State{
@@ -124,14 +126,16 @@ var transitions = map[journal.State]map[event]journal.State{
 		evClose:     journal.Closed,
 		evFail:      journal.Failed,
 		evGone:      journal.Orphaned,
+		evEnd:       journal.Orphaned,
 	},
 	journal.Accepted: {
 		evWritten:   journal.Accepted,
 		evUnwritten: journal.Accepted,
 	},
 	journal.Orphaned: {
-		evReject: journal.Rejected,
-		evSave:   journal.Saved,
+		evReject:    journal.Rejected,
+		evSave:      journal.Saved,
+		evSupersede: journal.Superseded,
 	},
 }
 
@@ -139,7 +143,7 @@ var transitions = map[journal.State]map[event]journal.State{
 var reasons = map[event]string{
 	evWritten: editor.ReasonAccepted, evUnwritten: editor.ReasonUnwritten, evReject: editor.ReasonRejected,
 	evSupersede: editor.ReasonSuperseded, evClose: editor.ReasonClosed,
-	evFail: editor.ReasonFailed, evSave: editor.ReasonSaved,
+	evFail: editor.ReasonFailed, evSave: editor.ReasonSaved, evEnd: editor.ReasonEnded,
 }
 
 // states holds the states of diffs that are kept, as surfaces see them.
@@ -161,17 +165,23 @@ func (c *Companion) stepLocked(d *diff, ev event) (answers *closing, ok bool) {
 	d.state = next
 	reason, ends := reasons[ev]
 	if !ends {
-		for _, s := range c.surfacesLocked() {
+		for _, s := range c.viewersLocked(d) {
 			s.notify(editor.MethodDiffChanged, editor.DiffChange{ID: d.id, State: states[next]})
 		}
 		return nil, true
 	}
 	delete(c.diffs, d.id)
-	if !d.shown {
+	if !d.shown && d.notice == "" {
 		return nil, true
 	}
-	answers = newClosing(c.surfacesLocked(), editor.DiffClose{ID: d.id, Reason: reason})
-	if ev == evReject || ev == evSupersede {
+	if ev == evReject && d.viewer != nil {
+		reason = editor.ReasonKept
+	}
+	answers = newClosing(c.viewersLocked(d), editor.DiffClose{ID: d.id, Reason: reason})
+	if d.notice != "" {
+		return nil, true // it closes no view: it withdraws the message
+	}
+	if ev == evReject || ev == evSupersede || ev == evEnd {
 		known, lastEditor := d.content, d.editor
 		c.background(func() {
 			if text := answers.lastText(lastEditor, known, d.proposal.Text); text != known {
@@ -246,9 +256,9 @@ const (
 // other answer. A change that cannot be displayed is not an error: the user
 // answers it in the agent's terminal.
 func (c *Companion) Propose(ctx context.Context, s Session, p Proposal) error {
-	path := filepath.FromSlash(p.Path)
-	if !filepath.IsAbs(path) || filepath.Clean(path) != path {
-		return fmt.Errorf("the path %q is not a plain absolute path: pass one without . and ..", p.Path)
+	path, ok := cleanPath(p.Path)
+	if !ok {
+		return fmt.Errorf("the path %q is not a plain absolute path: pass one without ..", p.Path)
 	}
 	t, err := newTarget(path, c.Roots())
 	name, version := s.Client()
@@ -285,6 +295,7 @@ func (c *Companion) Propose(ctx context.Context, s Session, p Proposal) error {
 	d.agent = c.nameLocked(s)
 	c.diffs[d.id] = d
 	c.actedLocked(s)
+	c.askedLocked(s)
 	c.mu.Unlock()
 	if old != nil {
 		c.record(old)
@@ -312,6 +323,9 @@ func (c *Companion) Propose(ctx context.Context, s Session, p Proposal) error {
 		s.openDiff(d, func(err error) { acks <- err })
 	}
 	c.mu.Unlock()
+	if len(surfaces) == 0 && c.cfg.Waiting != nil {
+		c.background(func() { c.cfg.Waiting(c.sending, d.agent, d.proposal.Path) })
+	}
 	shown := make(chan error, 1)
 	c.background(func() { shown <- c.firstShown(d, acks) })
 	select {
@@ -342,20 +356,24 @@ func (c *Companion) Propose(ctx context.Context, s Session, p Proposal) error {
 
 // noticeMessage returns a message that the diff cannot be displayed.
 func (d *diff) noticeMessage() editor.Message {
-	return editor.Message{Level: "warning", Text: fmt.Sprintf(
+	return editor.Message{Level: "warning", Diff: d.id, Text: fmt.Sprintf(
 		"%s proposes a change to %s that cannot be displayed: %s. Answer in the terminal.",
-		d.agent, d.proposal.Path, d.notice)}
+		d.agent, d.path(), d.notice)}
 }
 
-// path returns the path of the file as editors name it. On Windows an agent may write
-// slashes, and receives them in the answer.
-func (d *diff) path() string { return filepath.FromSlash(d.proposal.Path) }
+// path returns the path of the file as editors name it. The agent may spell it in another
+// way, and receives its own spelling in the answer.
+func (d *diff) path() string {
+	path, _ := cleanPath(d.proposal.Path)
+	return path
+}
 
-// openLocked returns the diff that a session has open for a path, or nil. There
-// is at most one, since a second supersedes the first.
+// openLocked returns the diff that a session has open for a path in any spelling, or nil.
+// There is at most one, since a second supersedes the first.
 func (c *Companion) openLocked(s Session, path string) *diff {
+	path, _ = cleanPath(path)
 	for _, d := range c.diffs {
-		if d.session == s && d.proposal.Path == path && d.state == journal.Open {
+		if d.session == s && d.path() == path && d.state == journal.Open {
 			return d
 		}
 	}
@@ -387,6 +405,18 @@ func (c *Companion) firstShown(d *diff, acks chan error) error {
 // terminal, and returns the text as the user left it. It asks the surfaces for
 // it, since they may not have sent the last edits.
 func (c *Companion) Withdraw(ctx context.Context, s Session, path string) (string, error) {
+	return c.withdraw(s, path, journal.Refused)
+}
+
+// Abandon is Withdraw for a proposal that the agent gave up without an answer, for example
+// because its terminal was closed.
+func (c *Companion) Abandon(ctx context.Context, s Session, path string) (string, error) {
+	return c.withdraw(s, path, journal.Withdrawn)
+}
+
+// withdraw ends the review of a proposal. unwritten is how it ended if the agent does not
+// write the file.
+func (c *Companion) withdraw(s Session, path string, unwritten journal.Ending) (string, error) {
 	c.mu.Lock()
 	d := c.openLocked(s, path)
 	if d == nil {
@@ -395,6 +425,7 @@ func (c *Companion) Withdraw(ctx context.Context, s Session, path string) (strin
 	}
 	if d.notice == "" { // otherwise its state is not known
 		c.watch.soon(d.path(), d.base.state)
+		c.outside.hold(d.path())
 	}
 	known, lastEditor := d.content, d.editor
 	answers, _ := c.stepLocked(d, evClose)
@@ -405,6 +436,9 @@ func (c *Companion) Withdraw(ctx context.Context, s Session, path string) (strin
 		c.keep(d, content)
 	}
 	c.record(d)
+	if d.notice == "" {
+		c.background(func() { c.observe(d, d.answer(content), unwritten) })
+	}
 	return d.answer(content), nil
 }
 
@@ -425,7 +459,7 @@ func (c *Companion) edit(from *conn, ch editor.DiffChange) {
 		return
 	}
 	d.content, d.editor, d.entry.text = *ch.Content, from, ch.Content
-	for _, s := range c.surfacesLocked() {
+	for _, s := range c.viewersLocked(d) {
 		if s != from {
 			s.diffChanged(d)
 		}
@@ -502,6 +536,7 @@ const maxOrphans = 50
 func (c *Companion) Disconnect(s Session) {
 	c.mu.Lock()
 	c.sessions = slices.DeleteFunc(c.sessions, func(other Session) bool { return other == s })
+	delete(c.asking, s)
 	var ended, failed, orphans []*diff
 	for _, d := range c.diffs {
 		if d.session == s && d.state == journal.Open && !c.closing {
@@ -513,7 +548,7 @@ func (c *Companion) Disconnect(s Session) {
 			c.stepLocked(d, evGone)
 			ended = append(ended, d)
 		}
-		if d.state == journal.Orphaned && !d.saving {
+		if d.state == journal.Orphaned && !d.saving && d.viewer == nil {
 			orphans = append(orphans, d)
 		}
 	}
@@ -529,9 +564,9 @@ func (c *Companion) Disconnect(s Session) {
 	}
 	for _, d := range ended {
 		c.record(d)
-		c.tell("warning", fmt.Sprintf(
+		c.show(editor.Message{Level: "warning", Diff: d.id, Text: fmt.Sprintf(
 			"%s, which proposed the change to %s, has ended. The proposal is kept: save it or discard it.",
-			d.agent, d.proposal.Path))
+			d.agent, d.path())})
 	}
 }
 
@@ -539,8 +574,12 @@ func byAge(a, b *diff) int { return strings.Compare(a.id, b.id) }
 
 // statusLocked returns the diff without its text.
 func (d *diff) statusLocked() editor.DiffStatus {
+	state := states[d.state]
+	if d.viewer != nil {
+		state = editor.StateOutside
+	}
 	return editor.DiffStatus{
-		ID: d.id, Path: d.path(), State: states[d.state], Notice: d.notice,
+		ID: d.id, Path: d.path(), State: state, Notice: d.notice,
 		Agent: d.agent, Client: d.client, Opened: d.opened.UnixMilli(),
 	}
 }
@@ -561,9 +600,22 @@ func (d *diff) viewLocked() editor.Diff {
 	}
 }
 
-// shownLocked returns every diff that surfaces may show, the oldest first.
-func (c *Companion) shownLocked() []*diff {
-	return c.diffsLocked(func(d *diff) bool { return d.shown })
+// viewersLocked returns the clients that show the diff.
+func (c *Companion) viewersLocked(d *diff) []*conn {
+	if d.viewer != nil {
+		return []*conn{d.viewer}
+	}
+	return c.surfacesLocked()
+}
+
+// visibleTo reports whether a client may show the diff.
+func (d *diff) visibleTo(client *conn) bool {
+	return d.shown && (d.viewer == nil || d.viewer == client)
+}
+
+// shownLocked returns every diff that a client may show, the oldest first.
+func (c *Companion) shownLocked(client *conn) []*diff {
+	return c.diffsLocked(func(d *diff) bool { return d.visibleTo(client) })
 }
 
 // diffsLocked returns the diffs that match, the oldest first.

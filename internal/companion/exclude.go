@@ -196,8 +196,8 @@ func (x *excluder) sources(top string, parts []string) (sources []ignoreSource, 
 	return sources, errors.Join(errs...)
 }
 
-// regular returns the state of a regular file, or nil if there is none. It fails if there may
-// be one that cannot be read.
+// regular returns the state of a regular file, or nil if the path has none. It fails if there
+// may be a file that cannot be read.
 func (x *excluder) regular(path string) (fs.FileInfo, error) {
 	stat := os.Stat
 	if x.stat != nil {

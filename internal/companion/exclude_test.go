@@ -259,7 +259,7 @@ func TestGitDirectoryOnAnotherServer(t *testing.T) {
 	}
 }
 
-// An irregular is what Go says of a file that OneDrive keeps.
+// An irregular has the mode that Go reports for a file in OneDrive.
 type irregular struct{ fs.FileInfo }
 
 func (irregular) Mode() fs.FileMode { return fs.ModeIrregular | 0o666 }

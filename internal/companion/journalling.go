@@ -28,6 +28,13 @@ type entry struct {
 	warned bool          // the user has read that a text is missing
 }
 
+// has reports whether the journal has the text.
+func (e *entry) has(text string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.exists && e.kept == text
+}
+
 // keep writes the user's text to the journal, unless the journal has it.
 func (c *Companion) keep(d *diff, text string) {
 	c.mu.Lock()
@@ -82,7 +89,7 @@ func (c *Companion) syncEntry(d *diff) journal.State {
 		if state == journal.Open || state == journal.Orphaned {
 			next = ". Pollux tries again at your next edit."
 		}
-		c.tell("warning", fmt.Sprintf("%s for %s is not kept: %v%s", what, d.proposal.Path, err, next))
+		c.tell("warning", fmt.Sprintf("%s for %s is not kept: %v%s", what, d.path(), err, next))
 	}
 	return state
 }
@@ -98,6 +105,9 @@ func (d *diff) restored() (crlf, mark bool) {
 // writeEntry writes what the entry lacks. The caller holds the entry's mu.
 func (c *Companion) writeEntry(d *diff, state journal.State, unwritten bool, text string) error {
 	e := &d.entry
+	if d.viewer != nil && !e.exists && text == d.proposal.Text {
+		return nil // the file has it
+	}
 	if !e.exists {
 		crlf, mark := d.restored()
 		_, err := c.journal.Add(journal.Entry{

@@ -52,7 +52,7 @@ func NameIn(path string, roots []string) string {
 }
 
 // LineText returns the lines that the user asks about, such as " lines 2-3", for an agent
-// whose mentions have no lines; "" if there are none.
+// whose mentions have no lines; "" if the user asks about no lines.
 func LineText(p editor.PromptParams) string {
 	switch {
 	case p.Line > 0 && p.EndLine > p.Line:

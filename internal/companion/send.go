@@ -12,6 +12,7 @@ import (
 
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
+	"pollux/internal/inputline"
 	"pollux/internal/paths"
 	"pollux/internal/sys"
 )
@@ -34,22 +35,35 @@ type AgentKind struct {
 	editor.AgentKind
 	// Prompt is [Session.Prompt] for when no such agent is connected.
 	Prompt func(p editor.PromptParams, roots []string) editor.Prompt
+	// Silent says that such an agent changes files without asking, and how to change
+	// that, given its process; "" if it asks, or if that is not known. It may be nil.
+	Silent func(p Process) string
+	// InputLine finds the agent's input line on its screen. If it is nil, or does not find
+	// it, Pollux types nothing.
+	InputLine inputline.Finder
 }
 
 // A Pane is a tmux pane in whose foreground an agent runs.
 type Pane interface {
 	// Name returns what tmux calls the pane, such as "%3".
 	Name() string
+	// PID returns the agent's process.
+	PID() int
 	// Command returns the agent's command.
 	Command() string
-	// Paste pastes the prompt, and presses Enter if the prompt asks for it. It returns
-	// an error, and pastes nothing, if the agent no longer has the foreground.
-	Paste(ctx context.Context, p editor.Prompt) error
+	// Paste pastes the prompt, and presses Enter if the prompt asks for it. It pastes nothing
+	// unless the agent shows its input line, which must be empty or hold left. It returns
+	// what the line then holds.
+	Paste(ctx context.Context, p editor.Prompt, find inputline.Finder, left string) (string, error)
+	// Mention calls send if the agent shows its input line, and waits until the line shows
+	// what it receives in that way. It returns what the line then holds, or "" if that is
+	// not only left and what was sent.
+	Mention(ctx context.Context, send func() error, find inputline.Finder, left string) (string, error)
 }
 
 // A PaneFinder returns the pane in which a process runs, or, if pid is 0, the one in
 // which one of the commands runs in a folder of one of the roots. The error is
-// [ErrNoPane] if there is none.
+// [ErrNoPane] if no pane matches.
 type PaneFinder func(ctx context.Context, pid int, commands, roots []string) (Pane, error)
 
 // ErrNoPane reports that an agent runs in no tmux pane.
@@ -66,6 +80,7 @@ type recipient struct {
 	pid      int              // 0 if it is not known
 	terminal *editor.Terminal // the client's own; nil if the agent runs elsewhere
 	prompt   func(p editor.PromptParams, roots []string) editor.Prompt
+	find     inputline.Finder
 }
 
 // send brings a file, or a question about it, to an agent.
@@ -87,7 +102,7 @@ func (c *Companion) send(p editor.SendParams) (editor.SendResult, error) {
 		return c.sendUnconnected(ctx, p)
 	}
 	if mentioner, ok := to.session.(Mentioner); ok && !question {
-		err := mentioner.Mention(ctx, p.Path, p.Line, max(p.Line, p.EndLine))
+		err := c.mention(ctx, p, to, mentioner)
 		if err == nil {
 			c.Acted(to.session)
 			return editor.SendResult{Status: editor.SentMention, Agent: to.name}, nil
@@ -129,7 +144,7 @@ func (c *Companion) sendable(path string) error {
 
 // recipient returns the connected agent, or the agent in the client's own terminal, that
 // receives what the user sends: the one that the user names, then the one in the
-// client's terminal, then the one that acted last. It returns nil if there is none.
+// client's terminal, then the one that acted last. It returns nil if no agent qualifies.
 func (c *Companion) recipient(p editor.SendParams) (*recipient, error) {
 	kinds := c.host.Agents()
 	c.mu.Lock()
@@ -143,7 +158,7 @@ func (c *Companion) recipient(p editor.SendParams) (*recipient, error) {
 	c.mu.Unlock()
 	for _, r := range all {
 		if i := slices.IndexFunc(kinds, func(k AgentKind) bool { return k.Name == r.name }); i >= 0 {
-			r.command = kinds[i].Command
+			r.command, r.find = kinds[i].Command, kinds[i].InputLine
 		}
 	}
 	named := func(command, name string) bool {
@@ -225,11 +240,7 @@ func (c *Companion) paste(ctx context.Context, p editor.SendParams, to *recipien
 			Status: editor.SendTerminal, Agent: to.name, PID: to.terminal.PID, Prompt: &prompt,
 		}, nil
 	}
-	var commands []string
-	if to.pid == 0 && to.command != "" {
-		commands = []string{to.command}
-	}
-	pane, err := c.findPane(ctx, to.pid, commands)
+	pane, err := c.paneOf(ctx, to)
 	if errors.Is(err, ErrNoPane) {
 		where := "the editor's terminal"
 		if c.cfg.FindPane != nil {
@@ -238,7 +249,7 @@ func (c *Companion) paste(ctx context.Context, p editor.SendParams, to *recipien
 		return editor.SendResult{}, fmt.Errorf("%s runs in a terminal in which Pollux cannot type: start it in %s", to.name, where)
 	}
 	if err == nil {
-		err = pane.Paste(ctx, prompt)
+		err = c.pasteInto(ctx, pane, prompt, to.find)
 	}
 	if err != nil {
 		return editor.SendResult{}, fmt.Errorf("%s: %w", to.name, err)
@@ -248,13 +259,13 @@ func (c *Companion) paste(ctx context.Context, p editor.SendParams, to *recipien
 }
 
 // undecided returns the name of the file whose change the agent asks about in its
-// terminal, where a paste could be taken for the answer; "" if there is none.
+// terminal, where a paste could be taken for the answer; "" if it asks about no change.
 func (c *Companion) undecided(s Session) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, d := range c.diffs {
 		if s != nil && d.session == s && d.state == journal.Open {
-			return filepath.Base(d.proposal.Path)
+			return filepath.Base(d.path())
 		}
 	}
 	return ""
@@ -272,7 +283,7 @@ func (c *Companion) sendUnconnected(ctx context.Context, p editor.SendParams) (e
 	pane, err := c.findPane(ctx, 0, commands)
 	if err == nil {
 		k := c.kindOf(pane.Command())
-		if err := pane.Paste(ctx, k.Prompt(p.PromptParams, c.Roots())); err != nil {
+		if err := c.pasteInto(ctx, pane, k.Prompt(p.PromptParams, c.Roots()), k.InputLine); err != nil {
 			return editor.SendResult{}, fmt.Errorf("%s: %w", k.Name, err)
 		}
 		return editor.SendResult{Status: editor.SentPane, Agent: k.Name, Pane: pane.Name()}, nil
@@ -295,6 +306,50 @@ func (c *Companion) sendUnconnected(ctx context.Context, p editor.SendParams) (e
 	}
 	prompt := c.kindOf(cmp.Or(command, *p.Start)).Prompt(p.PromptParams, c.Roots())
 	return editor.SendResult{Status: editor.SendStart, Agent: command, Prompt: &prompt}, nil
+}
+
+// mention brings a file into the input line of an agent that takes mentions. One whose
+// tmux pane does not show the line would lose it.
+func (c *Companion) mention(ctx context.Context, p editor.SendParams, to *recipient, m Mentioner) error {
+	send := func() error { return m.Mention(ctx, p.Path, p.Line, max(p.Line, p.EndLine)) }
+	pane, err := c.paneOf(ctx, to)
+	if errors.Is(err, ErrNoPane) {
+		return send() // it runs elsewhere
+	}
+	if err != nil {
+		return err
+	}
+	return c.inPane(pane, func(left string) (string, error) { return pane.Mention(ctx, send, to.find, left) })
+}
+
+// inPane calls a function that writes to the input line of the agent in a pane, with what
+// Pollux has left there, and keeps what it leaves.
+func (c *Companion) inPane(pane Pane, write func(left string) (string, error)) error {
+	c.mu.Lock()
+	left := c.left[pane.PID()]
+	c.mu.Unlock()
+	left, err := write(left)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if delete(c.left, pane.PID()); left != "" {
+		c.left[pane.PID()] = left
+	}
+	return nil
+}
+
+func (c *Companion) pasteInto(ctx context.Context, pane Pane, prompt editor.Prompt, find inputline.Finder) error {
+	return c.inPane(pane, func(left string) (string, error) { return pane.Paste(ctx, prompt, find, left) })
+}
+
+func (c *Companion) paneOf(ctx context.Context, to *recipient) (Pane, error) {
+	var commands []string
+	if to.pid == 0 && to.command != "" {
+		commands = []string{to.command}
+	}
+	return c.findPane(ctx, to.pid, commands)
 }
 
 func (c *Companion) findPane(ctx context.Context, pid int, commands []string) (Pane, error) {
@@ -326,5 +381,6 @@ func (c *Companion) Changed(s Session) {
 	defer c.mu.Unlock()
 	if slices.Contains(c.sessions, s) {
 		c.clientsChangedLocked()
+		c.background(c.checkAsking)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"pollux/internal/editor"
+	"pollux/internal/inputline"
 	"pollux/internal/sys/systest"
 )
 
@@ -21,6 +22,7 @@ func kind(command, name string) AgentKind {
 		Prompt: func(p editor.PromptParams, _ []string) editor.Prompt {
 			return editor.Prompt{Text: "of " + command + ": " + filepath.Base(p.Path) + p.Question}
 		},
+		InputLine: func(inputline.Screen) inputline.Line { return inputline.Line{Text: command + " in "} },
 	}
 }
 
@@ -44,6 +46,7 @@ type fakePanes struct {
 	byCommand map[string]string
 	err       error // of a paste
 	pasted    []string
+	left      []string // what each call was given, and so allowed to find
 }
 
 type fakePane struct {
@@ -66,11 +69,25 @@ func (p *fakePanes) find(_ context.Context, pid int, commands, _ []string) (Pane
 func (p fakePane) Name() string    { return p.name }
 func (p fakePane) Command() string { return p.command }
 
-func (p fakePane) Paste(_ context.Context, prompt editor.Prompt) error {
+func (p fakePane) PID() int { return 7 }
+
+func (p fakePane) Paste(_ context.Context, prompt editor.Prompt, find inputline.Finder, left string) (string, error) {
+	p.panes.left = append(p.panes.left, left)
 	if p.panes.err == nil {
-		p.panes.pasted = append(p.panes.pasted, p.name+" "+prompt.Text)
+		p.panes.pasted = append(p.panes.pasted, find.Find(inputline.Screen{}).Text+p.name+" "+prompt.Text)
 	}
-	return p.panes.err
+	if prompt.Submit {
+		return "", p.panes.err
+	}
+	return left + prompt.Text, p.panes.err
+}
+
+func (p fakePane) Mention(_ context.Context, send func() error, _ inputline.Finder, left string) (string, error) {
+	p.panes.left = append(p.panes.left, left)
+	if p.panes.err != nil {
+		return "", p.panes.err
+	}
+	return left + "@", send()
 }
 
 // Who receives what the user sends, and how.
@@ -130,20 +147,20 @@ func TestSend(t *testing.T) {
 			want:   editor.SendResult{Status: editor.SendTerminal, Agent: "Other", PID: 1 << 30},
 			prompt: "of other: a.txt"},
 		{name: "in a pane", agents: []string{"Fake="}, panes: fakePanes{byPID: map[int]string{self: "%1"}},
-			want: editor.SendResult{Status: editor.SentPane, Agent: "Fake", Pane: "%1"}, pasted: "%1 of the session"},
+			want: editor.SendResult{Status: editor.SentPane, Agent: "Fake", Pane: "%1"}, pasted: "fake in %1 of the session"},
 		{name: "in a pane, without a process", agents: []string{"Fake"},
 			panes: fakePanes{byCommand: map[string]string{"fake": "%2"}},
-			want:  editor.SendResult{Status: editor.SentPane, Agent: "Fake", Pane: "%2"}, pasted: "%2 of the session"},
+			want:  editor.SendResult{Status: editor.SentPane, Agent: "Fake", Pane: "%2"}, pasted: "fake in %2 of the session"},
 		{name: "a question for an agent with mentions", agents: []string{"Fake+="},
 			panes: fakePanes{byPID: map[int]string{self: "%1"}},
 			send:  editor.SendParams{PromptParams: editor.PromptParams{Question: "why"}},
-			want:  editor.SendResult{Status: editor.SentPane, Agent: "Fake", Pane: "%1"}, pasted: "%1 of the session"},
+			want:  editor.SendResult{Status: editor.SentPane, Agent: "Fake", Pane: "%1"}, pasted: "fake in %1 of the session"},
 		{name: "not connected, in a pane", panes: fakePanes{byCommand: map[string]string{"loner": "%3"}},
-			want: editor.SendResult{Status: editor.SentPane, Agent: "Loner", Pane: "%3"}, pasted: "%3 of loner: a.txt"},
+			want: editor.SendResult{Status: editor.SentPane, Agent: "Loner", Pane: "%3"}, pasted: "loner in %3 of loner: a.txt"},
 		{name: "named, in a pane", agents: []string{"Fake+"},
 			panes: fakePanes{byCommand: map[string]string{"loner": "%3", "other": "%4"}},
 			send:  editor.SendParams{Agent: "loner"},
-			want:  editor.SendResult{Status: editor.SentPane, Agent: "Loner", Pane: "%3"}, pasted: "%3 of loner: a.txt"},
+			want:  editor.SendResult{Status: editor.SentPane, Agent: "Loner", Pane: "%3"}, pasted: "loner in %3 of loner: a.txt"},
 		{name: "start", send: editor.SendParams{Start: new("")},
 			want: editor.SendResult{Status: editor.SendStart}, prompt: "of other: a.txt"},
 		{name: "start what the client chooses", send: editor.SendParams{Start: new("loner")},
@@ -162,7 +179,11 @@ func TestSend(t *testing.T) {
 			err: "Fake runs in a terminal in which Pollux cannot type: start it in the editor's terminal, or in tmux"},
 		{name: "the pane refuses", agents: []string{"Fake="},
 			panes: fakePanes{byPID: map[int]string{self: "%1"}, err: errors.New("bash has the foreground: type fg")},
-			err:   "Fake: bash has the foreground"},
+			err:   "Fake did not receive the file: bash has the foreground"},
+		{name: "the pane refuses a question", agents: []string{"Fake="},
+			panes: fakePanes{byPID: map[int]string{self: "%1"}, err: errors.New("it asks you something: answer that")},
+			send:  editor.SendParams{PromptParams: editor.PromptParams{Question: "why"}},
+			err:   "Fake: it asks you something"},
 		{name: "a relative path", agents: []string{"Fake+"},
 			send: editor.SendParams{PromptParams: editor.PromptParams{Path: "a.txt"}}, err: "pass an absolute path"},
 		{name: "a file that does not exist", agents: []string{"Fake+"},
@@ -216,6 +237,42 @@ func TestSend(t *testing.T) {
 				t.Errorf("the agent received %q, want %q", last.got, tt.mentions)
 			}
 		})
+	}
+}
+
+// What Pollux has left in the input line of an agent may still be there for the next
+// paste.
+func TestSendAgain(t *testing.T) {
+	self := os.Getpid()
+	c := newBare(t)
+	panes := &fakePanes{byPID: map[int]string{self: "%1"}}
+	c.cfg.FindPane = panes.find
+	m := &mentioner{fakeSession: newFakeSession()}
+	m.name, m.pid = "Fake", self
+	c.Connect(m)
+	defer c.Disconnect(m)
+	path := filepath.Join(c.dir, "a.txt")
+	if err := os.WriteFile(path, []byte("a\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	send := func(question string) error {
+		_, err := c.send(editor.SendParams{PromptParams: editor.PromptParams{Path: path, Question: question}})
+		return err
+	}
+	refused := errors.New("refused")
+	for _, step := range []struct {
+		takes    error // mentions
+		question string
+		err      error // of the pane
+	}{{}, {takes: ErrNoMention}, {question: "why", err: refused}, {question: "why"}, {}} {
+		m.err, panes.err = step.takes, step.err
+		if err := send(step.question); !errors.Is(err, step.err) {
+			t.Fatalf("%+v: %v", step, err)
+		}
+	}
+	const pasted = "@of the session"
+	if got, want := strings.Join(panes.left, "|"), "|@|@|"+pasted+"|"+pasted+"|"; got != want {
+		t.Errorf("the pane was given %q, want %q", got, want)
 	}
 }
 
@@ -312,8 +369,10 @@ func TestSendWhileADiffIsOpen(t *testing.T) {
 // user sent it something.
 func TestActed(t *testing.T) {
 	c := newBare(t)
-	one, two := c.connect(t, newFakeSession()), c.connect(t, newFakeSession())
+	one, two := newFakeSession(), newFakeSession()
 	one.name, two.name = "One", "Two"
+	c.connect(t, one)
+	c.connect(t, two)
 	defer c.Disconnect(one)
 	defer c.Disconnect(two)
 	last := func() string {
@@ -363,9 +422,7 @@ func TestChanged(t *testing.T) {
 	if got := receive(t, told); len(got) != 1 || got[0].PID != 0 {
 		t.Errorf("%+v", got)
 	}
-	c.mu.Lock()
-	s.pid, s.dir = 7, "/x"
-	c.mu.Unlock()
+	s.moved.Store(&Process{PID: 7, Dir: "/x"})
 	c.Changed(newFakeSession()) // not connected
 	c.Changed(s)
 	if got := receive(t, told); len(got) != 1 || got[0].PID != 7 || got[0].Dir != "/x" {

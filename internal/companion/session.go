@@ -49,12 +49,11 @@ type Session interface {
 	Prompt(p editor.PromptParams, roots []string) editor.Prompt
 }
 
-// A Process is what is known about an agent's process. Its fields are empty until they are
-// known.
+// A Process describes an agent's process. Fields that are not known yet are empty.
 type Process struct {
 	PID int // in the namespace of this process
 	Dir string
-	// Terminal is what the system calls the terminal, such as "pts/3".
+	// Terminal is the system's name for the terminal, such as "pts/3".
 	Terminal string
 }
 
@@ -82,8 +81,9 @@ type TextRules interface {
 	// Answer and Written turn LF into CRLF and add a byte order mark, and a restore
 	// does no more than that.
 	Written(answer, onDisk string) string
-	// Holds reports whether a file that holds onDisk has the answer.
-	Holds(onDisk, answer string) bool
+	// Holds reports whether a file that holds onDisk has the user's text. It ignores
+	// what Answer and Written change in the text.
+	Holds(onDisk, text string) bool
 	// Unwritten returns why the agent may leave a file unwritten after an
 	// accept, or "".
 	Unwritten() string

@@ -2,6 +2,7 @@ package companion
 
 import (
 	"errors"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -110,8 +111,12 @@ type fakeSession struct {
 	pid      int
 	dir      string
 	terminal string
+	moved    atomic.Pointer[Process] // if not nil, its process, found after it connected
 	changed  chan bool
 	outcomes chan resolved
+
+	undelivered bool      // it ends before it receives an outcome
+	reads       chan bool // if not nil, it receives outcomes when this is closed
 }
 
 // A resolved is one call of Resolve.
@@ -125,7 +130,6 @@ func newFakeSession() *fakeSession {
 }
 
 func (s *fakeSession) Client() (name, version string) { return s.name, "1" }
-func (s *fakeSession) Process() Process               { return Process{PID: s.pid, Dir: s.dir, Terminal: s.terminal} }
 func (*fakeSession) Transport() string                { return "test" }
 func (*fakeSession) Since() time.Time                 { return time.UnixMilli(1) }
 func (s *fakeSession) ContextChanged()                { s.changed <- true }
@@ -135,13 +139,29 @@ func (*fakeSession) Answer(text, _, _ string) string  { return text }
 func (*fakeSession) Written(answer, _ string) string  { return answer }
 func (*fakeSession) Holds(onDisk, answer string) bool { return onDisk == answer }
 func (*fakeSession) Unwritten() string                { return "" }
-func (*fakeSession) Prompt(editor.PromptParams, []string) editor.Prompt {
-	return editor.Prompt{Text: "of the session"}
+func (*fakeSession) Prompt(p editor.PromptParams, _ []string) editor.Prompt {
+	return editor.Prompt{Text: "of the session", Submit: p.Question != ""}
+}
+
+func (s *fakeSession) Process() Process {
+	if p := s.moved.Load(); p != nil {
+		return *p
+	}
+	return Process{PID: s.pid, Dir: s.dir, Terminal: s.terminal}
 }
 
 func (s *fakeSession) Resolve(p Proposal, o Outcome, done func(error)) {
 	s.outcomes <- resolved{p, o}
-	go done(nil)
+	go func() {
+		if s.reads != nil {
+			<-s.reads
+		}
+		if s.undelivered {
+			done(errors.New("undelivered"))
+		} else {
+			done(nil)
+		}
+	}()
 }
 
 // A bare companion has no servers: its agents are fake sessions.
@@ -203,8 +223,13 @@ func TestLimits(t *testing.T) {
 // attach attaches a client.
 func (b *bare) attach(t *testing.T, p editor.InitializeParams, h editor.Handler) *editor.Client {
 	t.Helper()
+	return serve(t, b.Attach, p, h)
+}
+
+func serve(t *testing.T, attach func(io.ReadWriteCloser), p editor.InitializeParams, h editor.Handler) *editor.Client {
+	t.Helper()
 	mine, theirs := net.Pipe()
-	go b.Attach(theirs)
+	go attach(theirs)
 	c := editor.NewClient(mine, h)
 	t.Cleanup(func() { c.Close() })
 	if _, err := c.Initialize(t.Context(), p); err != nil {
@@ -222,17 +247,23 @@ type view struct {
 	opened chan editor.Diff
 	closed chan editor.DiffClose
 	texts  chan string
+	all    chan editor.Message
 }
 
 func (b *bare) view(t *testing.T) *view {
 	t.Helper()
+	return b.viewOf(t, b.Attach)
+}
+
+func (b *bare) viewOf(t *testing.T, attach func(io.ReadWriteCloser)) *view {
+	t.Helper()
 	v := &view{
-		opened: make(chan editor.Diff, 100), closed: make(chan editor.DiffClose, 100), texts: make(chan string, 100),
+		opened: make(chan editor.Diff, 100), closed: make(chan editor.DiffClose, 100), texts: make(chan string, 100), all: make(chan editor.Message, 100),
 	}
-	v.Client = b.attach(t, editor.InitializeParams{Diff: true}, editor.Handler{
+	v.Client = serve(t, attach, editor.InitializeParams{Diff: true}, editor.Handler{
 		DiffOpen:  func(d editor.Diff) error { v.opened <- d; return nil },
 		DiffClose: func(d editor.DiffClose) *string { v.closed <- d; return nil },
-		Message:   func(m editor.Message) { v.texts <- m.Text },
+		Message:   func(m editor.Message) { v.texts <- m.Text; v.all <- m },
 	})
 	return v
 }
@@ -337,6 +368,36 @@ func TestAgentWithoutRules(t *testing.T) {
 	receive(t, s.changed)
 	if got := len(c.Context().Files); got != len(open) {
 		t.Errorf("the agent may receive %d files of %d", got, len(open))
+	}
+}
+
+// Two spellings of a path are one diff of a session. The session gets its own spelling.
+func TestSpellingsAreOneDiff(t *testing.T) {
+	c := newBare(t)
+	v := c.view(t)
+	s := c.connect(t, newFakeSession())
+	defer c.Disconnect(s)
+	path := filepath.Join(c.dir, "f")
+	doubled := Proposal{Path: c.dir + "//f", Text: "new\n"}
+	if err := c.Propose(t.Context(), s, doubled); err != nil {
+		t.Fatal(err)
+	}
+	if d := receive(t, v.opened); d.Path != path {
+		t.Errorf("the view shows %s", d.Path)
+	}
+	if err := c.Propose(t.Context(), s, Proposal{Path: path, Text: "newer\n"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := receive(t, s.outcomes); got != (resolved{doubled, Outcome{Superseded: true}}) {
+		t.Errorf("the agent received %+v", got)
+	}
+	for _, other := range []string{c.dir + "/x/../f", "f", ""} {
+		if text, err := c.Withdraw(t.Context(), s, other); err == nil {
+			t.Errorf("%q is open: %q", other, text)
+		}
+	}
+	if text, err := c.Withdraw(t.Context(), s, c.dir+"/.//f"); err != nil || text != "newer\n" {
+		t.Errorf("the agent received %q, %v", text, err)
 	}
 }
 

@@ -25,7 +25,7 @@ const maxFile = 64 << 20
 // workspace root, so that no symbolic link leads out of the workspace, no matter
 // when it was made.
 type target struct {
-	path string // absolute, as the agent named it, with the separators of the system
+	path string // absolute and clean: see cleanPath
 	root string // the workspace root that holds it, a real path
 	name string // its real path, relative to root
 }
@@ -38,8 +38,16 @@ func (t target) actual() string { return filepath.Join(t.root, t.name) }
 type file struct {
 	text    string
 	exists  bool
-	version string // a hash of its bytes; "absent" without a file
+	version string // see versionOf; absent without a file
 	state   fileState
+}
+
+const absent = "absent"
+
+// versionOf returns the version of a file that holds data.
+func versionOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
 }
 
 // errNoAnswer reports a disk that did not answer in time.
@@ -66,6 +74,17 @@ func within[T any](d time.Duration, f func() (T, error)) (T, error) {
 		var none T
 		return none, errNoAnswer
 	}
+}
+
+// cleanPath returns a path of an agent as editors name it: with the separators of the
+// system, and without ".", doubled separators and one at the end. ok is false if the path
+// is relative, or has "..", which leads elsewhere after a symbolic link.
+func cleanPath(path string) (clean string, ok bool) {
+	path = filepath.FromSlash(path)
+	if !filepath.IsAbs(path) || slices.Contains(strings.Split(path, string(filepath.Separator)), "..") {
+		return "", false
+	}
+	return filepath.Clean(path), true
 }
 
 // newTarget finds the file, an absolute clean path, in one of the workspace's
@@ -136,7 +155,7 @@ func (t target) read() (file, error) {
 		defer root.Close()
 		f, err := root.OpenFile(t.name, os.O_RDONLY|sys.NonBlock, 0)
 		if errors.Is(err, fs.ErrNotExist) {
-			return file{version: "absent"}, nil
+			return file{version: absent}, nil
 		}
 		if err != nil {
 			return file{}, fmt.Errorf("the file cannot be read: %w", sys.Cause(err))
@@ -158,10 +177,9 @@ func (t target) read() (file, error) {
 		case err != nil:
 			return file{}, fmt.Errorf("the file cannot be read: %w", sys.Cause(err))
 		case bytes.IndexByte(data, 0) >= 0 || !utf8.Valid(data):
-			return file{}, errors.New("it is not UTF-8 text")
+			return file{}, errors.New("it is not UTF-8 text, and the agent would write it as UTF-8")
 		}
-		sum := sha256.Sum256(data)
-		return file{sys.Text(data), true, hex.EncodeToString(sum[:]), newFileState(info)}, nil
+		return file{sys.Text(data), true, versionOf(data), newFileState(info)}, nil
 	})
 }
 
@@ -173,4 +191,14 @@ func (t target) replace(text string) error {
 	}
 	defer root.Close()
 	return sys.ReplaceIn(root, t.name, text)
+}
+
+// remove removes the file. It has no timeout.
+func (t target) remove() error {
+	root, err := t.open()
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return root.Remove(t.name)
 }

@@ -1,6 +1,9 @@
 package companion
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 const bom = "\uFEFF"
 
@@ -37,6 +40,16 @@ func ShownLF(original, proposed string) string {
 func RestoreCRLF(text, file string) string {
 	if eol(file) == "crlf" && !strings.Contains(text, "\r") {
 		text = strings.ReplaceAll(text, "\n", "\r\n")
+	}
+	return text
+}
+
+// RestoreMark adds the byte order mark, which editors remove, if one of the others has it. An
+// empty text stays empty.
+func RestoreMark(text string, others ...string) string {
+	marked := slices.ContainsFunc(others, func(other string) bool { return strings.HasPrefix(other, bom) })
+	if text != "" && marked && !strings.HasPrefix(text, bom) {
+		return bom + text
 	}
 	return text
 }

@@ -118,7 +118,7 @@ func (w *watcher) run(ctx context.Context) {
 		}
 		var open []string
 		if on && time.Since(looked) >= lookInterval {
-			open, looked = w.open(), time.Now()
+			open, looked = append([]string{}, w.open()...), time.Now()
 		}
 		for path, now := range w.step(open, unsettled) {
 			w.changed(path, now)
@@ -159,7 +159,7 @@ func (w *watcher) step(open []string, unsettled map[string]fileState) map[string
 	return changed
 }
 
-// due returns the paths to look at now, and forgets those that were closed.
+// due returns the paths to look at now. If open is not nil, it forgets those that were closed.
 func (w *watcher) due(open []string, unsettled map[string]fileState) map[string]bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -167,7 +167,7 @@ func (w *watcher) due(open []string, unsettled map[string]fileState) map[string]
 	for _, p := range open {
 		paths[p] = true
 	}
-	if len(open) > 0 {
+	if open != nil {
 		for p := range w.known {
 			if _, urgent := w.urgent[p]; !paths[p] && !urgent {
 				delete(w.known, p)

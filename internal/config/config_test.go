@@ -124,8 +124,8 @@ prompts-dir = '''%s'''
 	}
 }
 
-// Each problem of the file names the line, what is wrong and the next step. What is valid
-// still counts.
+// Each problem of the file names the line, what is wrong and the next step. The valid
+// settings still count.
 func TestProblems(t *testing.T) {
 	for text, want := range map[string]string{
 		"a = ":                                   `1: not valid TOML: unexpected EOF`,

@@ -14,7 +14,9 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"pollux/internal/jsontoml"
 	"pollux/internal/sys"
+	"pollux/internal/typo"
 )
 
 // EnvFile is the variable that names another file.
@@ -76,7 +78,7 @@ const singleQuotes = "write a path with backslashes in single quotes"
 // decode sets the values that a file holds.
 func (v *Values) decode(text string) {
 	var top map[string]toml.Primitive
-	md, err := toml.Decode(text, &top)
+	md, err := jsontoml.DecodeTOML(text, &top)
 	if err != nil {
 		problem, next := message(err), "correct it"
 		if strings.Contains(problem, `\`) { // an escape that TOML does not have, as in "C:\app"
@@ -256,15 +258,13 @@ type refuse struct{}
 func (refuse) UnmarshalTOML(any) error { return errors.New("refused") }
 
 func position(err error) int {
-	var at toml.ParseError
-	errors.As(err, &at)
+	at, _ := errors.AsType[toml.ParseError](err)
 	return at.Position.Line
 }
 
 // message returns the library's message without the position.
 func message(err error) string {
-	var at toml.ParseError
-	if errors.As(err, &at) {
+	if at, ok := errors.AsType[toml.ParseError](err); ok {
 		return strings.TrimSuffix(at.Message, ".")
 	}
 	return err.Error()
@@ -282,33 +282,11 @@ func nearest(key string) string {
 }
 
 // closest returns the word that a wrong one resembles most, or "" if it resembles none.
-func closest(wrong string, words []string) (best string) {
-	least := max(1, len(wrong)/4) + 1
-	for _, word := range words {
-		if d := distance(wrong, word); d < least {
-			best, least = word, d
+func closest(wrong string, words []string) string {
+	for letters := 1; letters <= max(1, len(wrong)/4); letters++ {
+		if found := typo.Similar(wrong, words, letters); len(found) > 0 {
+			return found[0]
 		}
 	}
-	return best
-}
-
-// distance returns how many characters to insert, remove or replace to make b of a.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		before := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := before
-			if a[i] != b[j] {
-				cost++
-			}
-			before = row[j+1]
-			row[j+1] = min(cost, row[j+1]+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
+	return ""
 }

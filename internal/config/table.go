@@ -2,9 +2,10 @@ package config
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
+
+	"pollux/internal/jsontoml"
 )
 
 // A Kind is the type of a setting's value.
@@ -34,9 +35,9 @@ type Setting struct {
 	Choices []string
 	// Least and Most limit a Number, or the milliseconds of a Duration.
 	Least, Most int
-	// Variable is the environment variable; empty if there is none.
+	// Variable is the environment variable; empty for a setting without one.
 	Variable string
-	// Flag is the flag of Commands; empty if there is none.
+	// Flag is the flag of Commands; empty for a setting without one.
 	Flag     string
 	Commands []string
 	// Group, if set, names settings that exclude each other. A flag for one of them
@@ -63,6 +64,12 @@ var Settings = []Setting{
 	{Key: "run.no-browser", Kind: Switch, Default: "false",
 		Variable: "POLLUX_NO_BROWSER", Flag: "no-browser", Commands: reviewing, Group: "review",
 		Help: "print the review page's link without opening it"},
+	{Key: "run.own-mode", Kind: Switch, Default: "false", Flag: "own-mode", Commands: run,
+		Help: "start the agent in its own default mode, even if it then changes files without asking"},
+	{Key: "run.agent", Default: "",
+		Help: "the `agent` that pollux run starts if several are installed; \"ask\" asks each time. If it is empty, Pollux asks once"},
+	{Key: "run.download", Kind: Choice, Default: "ask", Choices: []string{"ask", "yes", "no"},
+		Help: "download Gemini CLI if it is not installed: yes, no, or ask once"},
 	{Key: "run.attach", Kind: Switch, Default: "false", Flag: "attach", Commands: run,
 		Help: "connect the agent to a running companion"},
 	{Key: "run.socket", Flag: "socket", Commands: run, Group: "way",
@@ -81,6 +88,8 @@ var Settings = []Setting{
 	{Key: "companion.include-ignored", Kind: Switch, Default: "false",
 		Variable: "POLLUX_INCLUDE_IGNORED", Flag: "include-ignored", Commands: companions,
 		Help: "also tell the agent about open files that are ignored or look like secrets"},
+	{Key: "companion.outside-changes", Kind: Switch, Default: "true", Variable: "POLLUX_OUTSIDE_CHANGES",
+		Help: "list files that change while an agent is connected and that neither Pollux nor an editor wrote"},
 	{Key: "companion.listen", Variable: "POLLUX_LISTEN", Flag: "listen", Commands: companions,
 		Help: "also listen on this IP `address`, for an agent in a container"},
 	{Key: "companion.host-name", Kind: List, Default: "host.docker.internal", Flag: "host-name", Commands: companions,
@@ -177,20 +186,12 @@ func (s Setting) Value() any {
 // literal returns a value as TOML.
 func literal(v any) string {
 	switch v := v.(type) {
-	case bool:
-		return strconv.FormatBool(v)
-	case int:
-		return strconv.Itoa(v)
 	case time.Duration:
-		return quote(short(v))
+		return jsontoml.Literal(short(v))
 	case []string:
-		items := make([]string, len(v))
-		for i, item := range v {
-			items[i] = quote(item)
-		}
-		return "[" + strings.Join(items, ", ") + "]"
+		return jsontoml.Literal(append([]string{}, v...)) // not nil
 	}
-	return quote(v.(string))
+	return jsontoml.Literal(v)
 }
 
 // short returns a duration without units that are zero: 10m, not 10m0s.
@@ -206,24 +207,4 @@ func short(d time.Duration) string {
 		text = strings.TrimSuffix(text, "0m")
 	}
 	return text
-}
-
-// quote returns a basic string of TOML. In it, the escapes of Go that TOML does not have
-// are written as \u.
-func quote(text string) string {
-	var out strings.Builder
-	out.WriteByte('"')
-	for _, r := range text {
-		switch {
-		case r == '"' || r == '\\':
-			out.WriteByte('\\')
-			out.WriteRune(r)
-		case r < ' ' || r == 0x7f || 0x80 <= r && r < 0xa0:
-			fmt.Fprintf(&out, `\u%04X`, r)
-		default:
-			out.WriteRune(r)
-		}
-	}
-	out.WriteByte('"')
-	return out.String()
 }

@@ -71,7 +71,7 @@ func existing(dir string) string {
 
 // writable returns an error if no file can be written in the directory.
 func writable(dir string) error {
-	f, err := os.CreateTemp(dir, sys.TempPattern)
+	f, err := os.OpenFile(filepath.Join(dir, sys.TempName()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}

@@ -241,9 +241,5 @@ func Short(s string) string { return termtext.Line(s, 300) }
 
 // Reason returns an error's text without the path.
 func Reason(err error) string {
-	var pathErr *fs.PathError
-	if errors.As(err, &pathErr) {
-		return fmt.Sprint(pathErr.Err)
-	}
-	return Short(strings.TrimSpace(err.Error()))
+	return Short(strings.TrimSpace(sys.Cause(err).Error()))
 }

@@ -75,7 +75,7 @@ func TestInstalled(t *testing.T) {
 	}
 }
 
-// The version is in the package of the command, or else the command prints it.
+// The version comes from the package of the command. Without a package, the command prints it.
 func TestCommand(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", filepath.Join(dir, "bin")+string(os.PathListSeparator)+os.Getenv("PATH"))

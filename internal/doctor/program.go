@@ -2,21 +2,15 @@ package doctor
 
 import (
 	"context"
-	"encoding/json"
 	"os/exec"
-	"path/filepath"
 	"time"
 
 	"pollux/internal/lazy"
-	"pollux/internal/paths"
+	"pollux/internal/npm"
 	"pollux/internal/sys"
 )
 
-const (
-	versionTimeout = 10 * time.Second
-	// maxPackage bounds a package.json, in bytes.
-	maxPackage = 1 << 20
-)
+const versionTimeout = 10 * time.Second
 
 var versionNumber = lazy.Regexp(`\d+\.\d+\.\d+\S*`)
 
@@ -43,23 +37,14 @@ func Command(command, title, install string) Check {
 	}
 }
 
-// packageVersion returns the version in the package.json of the npm package that
-// contains a command, or "". It is faster than the command.
+// packageVersion returns the version of the npm package that contains a command, or "". It
+// is faster than the command.
 func packageVersion(path string) string {
 	argv, err := sys.Direct(path, exec.LookPath)
 	if err != nil {
 		return ""
 	}
-	dir := filepath.Dir(paths.Real(argv[len(argv)-1]))
-	for range 3 {
-		var pkg struct{ Name, Version string }
-		data, err := sys.ReadFile(filepath.Join(dir, "package.json"), maxPackage)
-		if err == nil && json.Unmarshal(data, &pkg) == nil && pkg.Version != "" {
-			return pkg.Version
-		}
-		dir = filepath.Dir(dir)
-	}
-	return ""
+	return npm.Version(argv[len(argv)-1], "")
 }
 
 // askVersion returns the version that a command prints, or "".

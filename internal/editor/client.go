@@ -18,6 +18,7 @@ type Handler struct {
 	Env         func(Env)
 	Message     func(Message)
 	FileChanged func(FileChanged)
+	Outside     func(Outside)
 	// Diagnostics returns what the client knows; see InitializeParams.Diagnostics.
 	Diagnostics func(DiagnosticsParams) DiagnosticsResult
 }
@@ -56,6 +57,8 @@ func (h Handler) handle(_ context.Context, _ *Conn, req *Request) (any, error) {
 		return nil, received(req, always(h.Message))
 	case MethodFileChanged:
 		return nil, received(req, always(h.FileChanged))
+	case MethodOutside:
+		return nil, received(req, always(h.Outside))
 	case MethodDiagnostics:
 		res := DiagnosticsResult{Files: []FileDiagnostics{}}
 		err := received(req, func(p DiagnosticsParams) error {
@@ -122,6 +125,11 @@ func (c *Client) DiagnosticsChanged(ctx context.Context, paths ...string) error 
 	return c.Notify(ctx, MethodDiagnosticsChanged, DiagnosticsChanged{paths})
 }
 
+// FileSaved announces that the user saved a file in the editor.
+func (c *Client) FileSaved(ctx context.Context, path string) error {
+	return c.Notify(ctx, MethodFileSaved, FilePath{path})
+}
+
 // Edit sends the text of a diff that the user is editing.
 func (c *Client) Edit(ctx context.Context, id, content string) error {
 	return c.Notify(ctx, MethodDiffEdit, DiffChange{ID: id, Content: &content})
@@ -148,6 +156,11 @@ func (c *Client) Diffs(ctx context.Context) ([]Diff, error) {
 // Accept.
 func (c *Client) Save(ctx context.Context, a DiffAccept) (res DiffAcceptResult, err error) {
 	return res, c.Call(ctx, MethodDiffSave, a, &res)
+}
+
+// OpenOutside asks for a change outside Pollux, which arrives as a [Diff].
+func (c *Client) OpenOutside(ctx context.Context, path string) error {
+	return c.Call(ctx, MethodOutsideOpen, FilePath{path}, nil)
 }
 
 // Status returns the state of the companion.

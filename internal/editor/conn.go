@@ -39,7 +39,7 @@ type ID string
 type Request struct {
 	ID     ID
 	Method string
-	Params json.RawMessage // nil if there are none
+	Params json.RawMessage // nil without parameters
 	Notif  bool
 }
 

@@ -34,8 +34,8 @@ func Decode(data []byte, v any) error {
 	return err
 }
 
-// decodeText decodes a string into memory of its own. The library decodes it into a buffer
-// first, and copies it.
+// decodeText decodes a string directly into newly allocated memory. The library decodes it
+// into a buffer first, and copies it.
 func decodeText(d *jsontext.Decoder, text *string) error {
 	value, err := d.ReadValue()
 	switch {
@@ -52,7 +52,7 @@ func decodeText(d *jsontext.Decoder, text *string) error {
 	return nil
 }
 
-// largeText is the length from which on [Encode] handles a text separately.
+// largeText is the minimum length, in bytes, of a text that [Encode] handles separately.
 const largeText = 16 << 10
 
 // A gap is where a large text belongs in a message.

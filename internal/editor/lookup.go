@@ -97,12 +97,12 @@ func ReviewPage(ctx context.Context, socket string, self Implementation) (st Sta
 func ErrorSilent(socket string) error {
 	name, _, _ := strings.Cut(filepath.Base(socket), "-")
 	pid, _ := strconv.Atoi(name) // see [SocketPath]
-	return fmt.Errorf("the companion at %s does not answer: %s", socket, sys.ResumeAdvice(pid))
+	return fmt.Errorf("the companion at %s does not answer: %s", socket, sys.ResumeOrKill(pid))
 }
 
 func talk(ctx context.Context, socket string, self Implementation,
 	f func(context.Context, *Client, InitializeResult) error) error {
-	c, info, err := open(ctx, socket, self)
+	c, info, err := Open(ctx, socket, self)
 	if err != nil {
 		return err
 	}
@@ -110,8 +110,8 @@ func talk(ctx context.Context, socket string, self Implementation,
 	return f(ctx, c, info)
 }
 
-// open connects to the companion on a socket and introduces the program as self.
-func open(ctx context.Context, socket string, self Implementation) (*Client, InitializeResult, error) {
+// Open connects to the companion on a socket and introduces the program as self.
+func Open(ctx context.Context, socket string, self Implementation) (*Client, InitializeResult, error) {
 	conn, err := Connect(ctx, socket)
 	if err != nil {
 		return nil, InitializeResult{}, err
@@ -165,7 +165,7 @@ func openAll(ctx context.Context, self Implementation) ([]Running, error) {
 func ask(ctx context.Context, socket string, self Implementation) (Running, error) {
 	ctx, cancel := context.WithTimeout(ctx, AnswerTimeout)
 	defer cancel()
-	c, _, err := open(ctx, socket, self)
+	c, _, err := Open(ctx, socket, self)
 	if err != nil {
 		return Running{}, err
 	}

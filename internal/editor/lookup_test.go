@@ -122,13 +122,13 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// Windows has no fg: there the error names the process to end.
+// The error names the process to continue or to end.
 func TestErrorSilent(t *testing.T) {
 	path, err := SocketPath(12, 34)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := ErrorSilent(path).Error(); !strings.HasSuffix(got, " does not answer: "+sys.ResumeAdvice(12)) {
+	if got := ErrorSilent(path).Error(); !strings.HasSuffix(got, " does not answer: "+sys.ResumeOrKill(12)) {
 		t.Error(got)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+
+	"pollux/internal/termtext"
 )
 
 // ProtocolVersion increases when clients must change.
@@ -35,6 +37,10 @@ const (
 	MethodReviewLink    = "review/link"
 
 	MethodDiagnosticsChanged = "diagnostics/changed" // (n)
+
+	MethodFileSaved      = "file/saved" // (n)
+	MethodOutsideOpen    = "outside/open"
+	MethodOutsideDismiss = "outside/dismiss"
 )
 
 // Methods that Pollux calls.
@@ -47,6 +53,7 @@ const (
 	MethodMessage     = "message"      // (n)
 	MethodFileChanged = "file/changed" // (n)
 	MethodDiagnostics = "diagnostics"
+	MethodOutside     = "outside" // (n)
 )
 
 // InitializeParams are the parameters of a client's first message.
@@ -133,8 +140,8 @@ type File struct {
 	Active    bool    `json:"active,omitempty"`
 	Cursor    *Cursor `json:"cursor,omitempty"`
 	Selection string  `json:"selection,omitempty"`
-	// Range is where the selection is. Without it, agents that want to know are
-	// told that the selection ends at the cursor.
+	// Range is where the selection is. Without it, Pollux assumes for agents
+	// that need a range that the selection ends at the cursor.
 	Range *Range `json:"range,omitempty"`
 }
 
@@ -158,6 +165,9 @@ const (
 	// StateAccepted: the user has accepted it, and the agent has to write the
 	// file. Nothing is left to decide.
 	StateAccepted = "accepted"
+	// StateOutside: a change outside Pollux, which the client asked to see. The file holds
+	// it already: save an edited text, or reject it to take it off the list.
+	StateOutside = "outside"
 )
 
 // A Diff is a proposed change that waits for the user.
@@ -196,6 +206,10 @@ func (d Diff) Text() string {
 	return d.Proposed
 }
 
+// NoAgent reports whether no agent waits for an answer: the text is saved with
+// [Client.Save].
+func (d Diff) NoAgent() bool { return d.State == StateOrphaned || d.State == StateOutside }
+
 // AgentName returns what to call the agent that proposed the change.
 func (d Diff) AgentName() string { return cmp.Or(d.Agent, d.Client, "the agent") }
 
@@ -208,6 +222,8 @@ const (
 	ReasonClosed     = "closed" // answered in the agent's terminal
 	ReasonSaved      = "saved"
 	ReasonFailed     = "failed"
+	ReasonKept       = "kept"  // a change outside Pollux stays as it is
+	ReasonEnded      = "ended" // Pollux ends, and the user had not decided
 )
 
 // A DiffClose tells a client to close its view.
@@ -231,7 +247,7 @@ type DiffChange struct {
 	State   string  `json:"state,omitempty"`
 }
 
-// A DiffAccept accepts a diff with a content. Overwrite, the version that an
+// A DiffAccept accepts a diff with a content, or saves it. Overwrite, the version that an
 // earlier answer with status conflict gave, says that the user has seen what
 // the file holds now and accepts anyway.
 type DiffAccept struct {
@@ -346,14 +362,56 @@ type Prompt struct {
 	Submit bool   `json:"submit"`
 	// Ready is a part of what the agent shows once it reads its keyboard.
 	Ready string `json:"ready"`
-	// Empty is set if the agent shows Ready whenever its input line is empty.
-	Empty bool `json:"empty,omitempty"`
 }
 
 // A FileChanged announces that an open file has changed on disk. The client reads
 // it again, unless the user has unsaved changes.
 type FileChanged struct {
 	Path string `json:"path"`
+}
+
+// A FilePath names a file by its absolute path.
+type FilePath struct {
+	Path string `json:"path,omitempty"`
+}
+
+// An Outside lists the changes outside Pollux, the oldest first: files that changed while an
+// agent was connected, and that neither an accepted change nor an editor wrote.
+type Outside struct {
+	Files []OutsideFile `json:"files"`
+	// More is set if there may be others.
+	More bool `json:"more,omitempty"`
+}
+
+// Note returns a sentence about the list for the user, or "" if it is empty. how says how to
+// see the changes.
+func (o Outside) Note(how string) string {
+	if len(o.Files) == 0 {
+		return ""
+	}
+	more := ""
+	if o.More {
+		more = " or more"
+	}
+	return fmt.Sprintf("%s%s changed outside Pollux, without a review; %s shows what changed and takes it back",
+		termtext.Count(len(o.Files), "file"), more, how)
+}
+
+// Changes of an [OutsideFile].
+const (
+	OutsideChanged = "changed"
+	OutsideCreated = "created"
+	OutsideDeleted = "deleted"
+)
+
+// An OutsideFile is a file of an [Outside].
+type OutsideFile struct {
+	Path   string `json:"path"`
+	Change string `json:"change"`
+	// Since is when Pollux noticed it, in milliseconds since the Unix epoch.
+	Since int64 `json:"since"`
+	// Notice, if given, says why the change cannot be displayed.
+	Notice string `json:"notice,omitempty"`
 }
 
 // DiagnosticsParams ask for the diagnostics of a file, or of all files that the
@@ -417,6 +475,8 @@ type Status struct {
 	Journal bool `json:"journal"`
 	// Notes say what keeps agents from connecting, and what to do about it.
 	Notes []string `json:"notes,omitempty"`
+	// Outside lists the changes outside Pollux.
+	Outside Outside `json:"outside"`
 }
 
 // An Agent is one connected agent.
@@ -429,13 +489,16 @@ type Agent struct {
 	// not known.
 	PID int    `json:"pid,omitempty"`
 	Dir string `json:"dir,omitempty"`
-	// Terminal is what the system calls the agent's terminal, such as "pts/3"; left out if
+	// Terminal is the system's name for the agent's terminal, such as "pts/3"; left out if
 	// it is not known.
 	Terminal string `json:"terminal,omitempty"`
 	// Label is the agent's description for people: [Agent.Describe].
 	Label string `json:"label"`
 	// Limits says what the agent cannot do, such as "no review"; empty if nothing.
 	Limits string `json:"limits,omitempty"`
+	// Silent says that the agent changes files without asking, and how to change that;
+	// empty if it asks, or if that is not known.
+	Silent string `json:"silent,omitempty"`
 }
 
 // Describe returns the agent's name and version, and what distinguishes it from others:
@@ -485,6 +548,11 @@ type Message struct {
 	// Level is "info", "warning" or "error".
 	Level string `json:"level"`
 	Text  string `json:"text"`
+	// Diff, if given, is the diff that the message is about. A later message about the
+	// same diff replaces it, and diff/close withdraws it.
+	Diff string `json:"diff,omitempty"`
+	// Unwritten is set if diff/save with Diff writes the text that the user accepted.
+	Unwritten bool `json:"unwritten,omitempty"`
 }
 
 // A Link opens the review page once.

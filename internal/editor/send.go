@@ -8,8 +8,8 @@ type SendParams struct {
 	Agent string `json:"agent,omitempty"`
 	// Terminals are the client's own terminals with agents, the last used one first.
 	Terminals []Terminal `json:"terminals,omitempty"`
-	// Start, if given, says that the client can start an agent in a terminal of its
-	// own. It is the command of the agent that it would start; empty for the one that
+	// Start, if given, says that the client can start an agent in a new terminal. It
+	// is the command of the agent that it would start; empty for the agent that
 	// `pollux run` starts.
 	Start *string `json:"start,omitempty"`
 }
@@ -45,6 +45,6 @@ type SendResult struct {
 	Pane string `json:"pane,omitempty"`
 	// PID is that of the [Terminal], with [SendTerminal].
 	PID int `json:"pid,omitempty"`
-	// Prompt is what to paste, with [SendTerminal] and [SendStart].
+	// Prompt is the text to paste, with [SendTerminal] and [SendStart].
 	Prompt *Prompt `json:"prompt,omitempty"`
 }

@@ -47,7 +47,7 @@ func textOf(list []block) string {
 
 // promptOf returns what the user has typed in a message. After a rejected call Claude
 // Code sends the next prompt in the same message as the call's result, and it adds
-// remarks of its own to results.
+// its own remarks to results.
 func promptOf(list []block) string {
 	own := func(b block) bool {
 		return strings.HasPrefix(b.Text, "<") || strings.HasPrefix(b.Text, "[Request interrupted")

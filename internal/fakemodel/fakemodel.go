@@ -1,6 +1,6 @@
-// Package fakemodel serves a scripted replacement for the APIs of Google's,
-// Anthropic's and OpenAI's models on loopback, so that the demo and the tests run the
-// real agents offline and without a key. One script answers in all dialects.
+// Package fakemodel serves a scripted replacement for the model APIs of Google,
+// Anthropic and OpenAI on loopback, so that the demo and the tests run the real
+// agents offline and without a key. One script answers in all dialects.
 //
 // GOOGLE_GEMINI_BASE_URL points Gemini CLI at it, and ANTHROPIC_BASE_URL Claude Code.
 // Codex CLI and opencode name the server in their configuration, with the path /v1.

@@ -1,5 +1,5 @@
-// Package hostile creates, for tests, the files that a repository or another user
-// of the machine may put where Pollux reads one.
+// Package hostile creates, for tests, the kinds of files that a repository or
+// another user of the machine may put where Pollux reads a file.
 package hostile
 
 import (

@@ -117,6 +117,8 @@ func (a *httpAgent) post(body string) []byte {
 const initializeCall = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18",` +
 	`"capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}`
 
+const initialized = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
+
 func call(id int, tool string, args any) string {
 	data, err := json.Marshal(map[string]any{
 		"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": map[string]any{"name": tool, "arguments": args},
@@ -201,6 +203,7 @@ func BenchmarkOpenDiff(b *testing.B) {
 			v := newRawView(b, h)
 			a := &httpAgent{b: b, h: h}
 			a.post(initializeCall)
+			a.post(initialized)
 			open := call(3, "openDiff", map[string]any{"filePath": path, "newContent": bigText})
 			m := measurement{b: b, message: []byte(open)}
 			for b.Loop() {
@@ -247,6 +250,7 @@ func BenchmarkCloseDiff(b *testing.B) {
 	v.closes = string(edited)
 	a := &httpAgent{b: b, h: h}
 	a.post(initializeCall)
+	a.post(initialized)
 	open := call(3, "openDiff", map[string]any{"filePath": path, "newContent": bigText})
 	m := measurement{b: b, message: []byte(`{"result":` + v.closes + `}`)}
 	for b.Loop() {
@@ -286,7 +290,7 @@ func dialClaude(b *testing.B) *wsAgent {
 	ws.SetReadLimit(-1)
 	a := &wsAgent{b, ws}
 	a.write(initializeCall)
-	a.write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	a.write(initialized)
 	a.answers(1)
 	return a
 }

@@ -26,6 +26,7 @@ import (
 	"pollux/internal/ide/codexide"
 	"pollux/internal/ide/copilotide"
 	"pollux/internal/ide/geminiide"
+	"pollux/internal/inputline"
 )
 
 // A Protocol defines how one kind of agent finds a companion and talks to it.
@@ -45,6 +46,8 @@ type Protocol struct {
 	Launches []Launch
 	// Prompt is [companion.Session.Prompt] for when no agent is connected.
 	Prompt func(p editor.PromptParams, roots []string) editor.Prompt
+	// InputLine finds the input line of the agents; nil if each of Launches has its own.
+	InputLine inputline.Finder
 	// Listen starts to listen for agents of the companion. The server calls onPanic
 	// before a panic ends the process.
 	Listen func(c *companion.Companion, cfg Config, onPanic func()) (Server, error)
@@ -58,8 +61,8 @@ type Server interface {
 	Serve()
 	// Publish writes the files that lead agents to the server. stdio is the
 	// command that carries an agent's standard streams to the socket; it may be
-	// empty. SetRoots, AddEnv and Unpublish may be called at any time, from many
-	// goroutines.
+	// empty. After it, SetRoots and AddEnv may be called at any time, from many
+	// goroutines, and Unpublish even if it fails.
 	Publish(roots, stdio []string) error
 	// SetRoots publishes other workspace roots. After an error the old ones stay.
 	SetRoots(roots []string) error
@@ -117,19 +120,22 @@ var protocols = []Protocol{
 		EnvNames:    geminiide.EnvNames,
 		Launches: []Launch{
 			{
-				Name: geminiide.GeminiCommand, Title: "Gemini CLI", Package: "@google/gemini-cli",
+				Name: geminiide.GeminiCommand, Title: "Gemini CLI", Package: geminiide.GeminiPackage,
 				Env: geminiide.LaunchEnv, IDEMode: true, RestartCode: geminiide.GeminiRestartCode, Remote: true,
+				Asking: geminiide.GeminiAsking,
 			},
 			{
-				Name: geminiide.QwenCommand, Title: "Qwen Code", Package: "@qwen-code/qwen-code",
+				Name: geminiide.QwenCommand, Title: "Qwen Code", Package: geminiide.QwenPackage,
 				Env: geminiide.LaunchEnv, Hint: geminiide.EnableHint("Qwen Code"), Remote: true,
+				Asking: geminiide.QwenAsking,
 			},
 			{
 				Name: geminiide.LLxprtCommand, Title: "LLxprt Code", Package: "@vybestack/llxprt-code",
 				Hint: geminiide.EnableHint("LLxprt Code"),
 			},
 		},
-		Prompt: geminiide.Prompt,
+		Prompt:    geminiide.Prompt,
+		InputLine: geminiide.InputLine,
 		Listen: func(c *companion.Companion, cfg Config, onPanic func()) (Server, error) {
 			pids := geminiide.TerminalPIDs(os.Getpid(), os.Getenv)
 			if cfg.EditorPID > 0 {
@@ -149,13 +155,13 @@ var protocols = []Protocol{
 		Launches: []Launch{
 			{
 				Name: claudeide.ClaudeCommand, Title: "Claude Code", Package: "@anthropic-ai/claude-code",
-				Unset: claudeide.LaunchUnset, Env: claudeide.ClaudeEnv, Hint: claudeide.ClaudeHint,
-				Prompt: claudeide.ClaudePrompt,
+				Unset: claudeide.LaunchUnset, Env: claudeide.ClaudeEnv, Asking: claudeide.ClaudeAsking, Hides: true,
+				Prompt: claudeide.ClaudePrompt, InputLine: claudeide.ClaudeInputLine,
 			},
 			{
 				Name: claudeide.OpencodeCommand, Title: "opencode", Package: "opencode-ai",
-				Unset: claudeide.LaunchUnset, Hint: claudeide.OpencodeHint,
-				Prompt: claudeide.OpencodePrompt,
+				Unset: claudeide.LaunchUnset, Hint: claudeide.OpencodeHint, Asking: claudeide.OpencodeAsking, Hides: true,
+				Prompt: claudeide.OpencodePrompt, InputLine: claudeide.OpencodeInputLine,
 			},
 		},
 		Listen: func(c *companion.Companion, cfg Config, onPanic func()) (Server, error) {
@@ -167,9 +173,9 @@ var protocols = []Protocol{
 	{
 		Name:     "Copilot CLI",
 		MaxFiles: 1,
-		Prompt:   copilotide.Prompt,
+		Prompt:   copilotide.Prompt, InputLine: copilotide.InputLine,
 		Launches: []Launch{{
-			Name: copilotide.Command, Title: "Copilot CLI", Package: "@github/copilot", Hint: copilotide.Hint,
+			Name: copilotide.Command, Title: "Copilot CLI", Package: "@github/copilot", Asking: copilotide.Asking, Hides: true,
 		}},
 		Listen: func(c *companion.Companion, cfg Config, onPanic func()) (Server, error) {
 			return copilotide.New(copilotide.Config{
@@ -180,8 +186,11 @@ var protocols = []Protocol{
 	{
 		Name:     "Codex CLI",
 		MaxFiles: codexide.MaxTabs,
-		Prompt:   codexide.Prompt,
-		Launches: []Launch{{Name: codexide.Command, Title: "Codex CLI", Package: "@openai/codex", Hint: codexide.Hint}},
+		Prompt:   codexide.Prompt, InputLine: codexide.InputLine,
+		Launches: []Launch{{
+			Name: codexide.Command, Title: "Codex CLI", Package: "@openai/codex", Hint: codexide.Hint, Asking: codexide.Asking,
+			Hides: true,
+		}},
 		Listen: func(c *companion.Companion, cfg Config, onPanic func()) (Server, error) {
 			return codexide.New(codexide.Config{Backend: c, Log: cfg.Log, OnPanic: onPanic}), nil
 		},
@@ -214,9 +223,11 @@ type Config struct {
 	ExtraHost  string
 	ExtraNames []string
 	Journal    *journal.Journal
-	// FindPane and Preferred are those of [companion.Config].
+	// FindPane, Outside, Preferred and Waiting are those of [companion.Config].
 	FindPane  companion.PaneFinder
+	Outside   bool
 	Preferred func() string
+	Waiting   func(ctx context.Context, agent, path string)
 	// Pages returns the review page's handler and the function that makes links
 	// to it; no page if nil. The page attaches its clients with attach.
 	Pages func(attach func(io.ReadWriteCloser), base string) (http.Handler, func() string)
@@ -240,10 +251,14 @@ type Host struct {
 	// Set before anything is served:
 	log       *slog.Logger
 	protocols []Protocol
-	servers   []Server   // by protocol
+	servers   []Server   // that listen
 	pages     PageServer // the first of servers
 	link      func() string
 	socket    *socket // nil if the system refused it
+
+	// Set before a client can attach:
+	published []Server // those of servers that agents can find
+	failures  []failure
 
 	closed atomic.Bool
 }
@@ -258,7 +273,8 @@ func start(cfg Config, protocols []Protocol) (*Host, error) {
 	core := companion.Config{
 		Version: cfg.Version, Log: cfg.Log, Editor: cfg.Editor, Roots: cfg.Roots, Journal: cfg.Journal,
 		IncludeIgnored: cfg.Settings.IncludeIgnored, Page: cfg.Pages != nil && cfg.Settings.ReviewPage,
-		MaxFiles: maxFiles(protocols), FindPane: cfg.FindPane, Preferred: cfg.Preferred,
+		MaxFiles: maxFiles(protocols), FindPane: cfg.FindPane, Preferred: cfg.Preferred, Waiting: cfg.Waiting,
+		Outside: cfg.Outside,
 	}
 	for _, p := range protocols {
 		core.IgnoreFiles = append(core.IgnoreFiles, p.IgnoreFiles...)
@@ -294,18 +310,55 @@ func maxFiles(protocols []Protocol) (limit int) {
 	return limit
 }
 
-// open listens, serves and publishes. After an error the caller closes h.
+// A failure says why the agents of a protocol cannot connect.
+type failure struct {
+	protocol Protocol
+	err      error
+}
+
+// Error returns the reason and what to do about it.
+func (f failure) Error() string {
+	return fmt.Sprintf("%s cannot connect to this companion: %v; after solving that, restart the editor or `pollux run`",
+		f.protocol.Name, f.err)
+}
+
+func (f failure) Unwrap() error { return f.err }
+
+// fail notes that a server has failed. The other servers keep running.
+func (h *Host) fail(p Protocol, err error) {
+	h.failures = append(h.failures, failure{p, err})
+	h.log.Warn("agents cannot connect", "agents", p.Name, "err", err)
+}
+
+// Failure returns why the agent with that command cannot connect, and what to do about it;
+// nil if it can.
+func (h *Host) Failure(command string) error {
+	for _, f := range h.failures {
+		if slices.ContainsFunc(f.protocol.Launches, func(l Launch) bool { return l.Name == command }) {
+			return f
+		}
+	}
+	return nil
+}
+
+// open listens, serves and publishes. It returns an error if no agent can connect, or if
+// the first server, which has the review page, does not listen. Then the caller closes h.
 func (h *Host) open(cfg Config) (err error) {
+	var listening []Protocol
 	for i, p := range h.protocols {
 		own := cfg
 		if i > 0 {
 			own.Settings.Port, own.Settings.Token = 0, ""
 		}
 		s, err := p.Listen(h.Companion, own, h.Unpublish)
-		if err != nil {
+		switch {
+		case err == nil:
+			h.servers, listening = append(h.servers, s), append(listening, p)
+		case i == 0:
 			return err
+		default:
+			h.fail(p, err)
 		}
-		h.servers = append(h.servers, s)
 	}
 	h.pages = h.servers[0].(PageServer)
 	if cfg.Pages != nil {
@@ -327,10 +380,19 @@ func (h *Host) open(cfg Config) (err error) {
 		stdio = append(slices.Clone(cfg.Connect), "--socket", h.socket.path)
 	}
 	roots := h.Companion.Roots()
-	for _, s := range h.servers {
+	for i, s := range h.servers {
 		if err := s.Publish(roots, stdio); err != nil {
-			return err
+			h.fail(listening[i], err)
+			continue
 		}
+		h.published = append(h.published, s)
+	}
+	if len(h.published) == 0 {
+		var all []error
+		for _, f := range h.failures {
+			all = append(all, f)
+		}
+		return errors.Join(all...)
 	}
 	if h.socket != nil {
 		h.socket.serve(h.serveConn)
@@ -389,6 +451,9 @@ func (h *Host) ViewsChanged() {
 
 // Notes implements [companion.Host].
 func (h *Host) Notes() (notes []string) {
+	for _, f := range h.failures {
+		notes = append(notes, f.Error())
+	}
 	for _, s := range h.servers {
 		if s, ok := s.(NoteServer); ok {
 			if note := s.Note(); note != "" {
@@ -408,7 +473,7 @@ func (h *Host) Token() string { return h.pages.Token() }
 // Env implements [companion.Host].
 func (h *Host) Env() map[string]string {
 	env := make(map[string]string)
-	for _, s := range h.servers {
+	for _, s := range h.published {
 		s.AddEnv(env)
 	}
 	if h.socket != nil {
@@ -420,9 +485,9 @@ func (h *Host) Env() map[string]string {
 // SetRoots implements [companion.Host].
 func (h *Host) SetRoots(roots []string) error {
 	old := h.Companion.Roots()
-	for i, s := range h.servers {
+	for i, s := range h.published {
 		if err := s.SetRoots(roots); err != nil {
-			for _, changed := range h.servers[:i] {
+			for _, changed := range h.published[:i] {
 				err = errors.Join(err, changed.SetRoots(old))
 			}
 			return err
@@ -443,7 +508,12 @@ func (h *Host) Link() (string, error) {
 func (h *Host) Agents() (kinds []companion.AgentKind) {
 	for _, p := range h.protocols {
 		for _, l := range p.Launches {
-			k := companion.AgentKind{AgentKind: editor.AgentKind{Command: l.Name, Name: l.Title}, Prompt: l.Prompt}
+			k := companion.AgentKind{
+				AgentKind: editor.AgentKind{Command: l.Name, Name: l.Title}, Prompt: l.Prompt, InputLine: l.InputLine, Silent: l.silent,
+			}
+			if k.InputLine == nil {
+				k.InputLine = p.InputLine
+			}
 			if k.Prompt == nil {
 				k.Prompt = p.Prompt
 			}

@@ -8,7 +8,9 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +18,7 @@ import (
 
 	"pollux/internal/companion"
 	"pollux/internal/editor"
+	"pollux/internal/ide/geminiide"
 	"pollux/internal/sys"
 	"pollux/internal/sys/systest"
 )
@@ -52,7 +55,7 @@ func (f *fake) called() string {
 
 func (f *fake) row() Protocol {
 	return Protocol{
-		Name: f.name, EnvNames: []string{f.name + "_PORT"},
+		Name: f.name, EnvNames: []string{f.name + "_PORT"}, Launches: []Launch{{Name: strings.ToLower(f.name)}},
 		Listen: func(_ *companion.Companion, cfg Config, _ func()) (Server, error) {
 			f.got = cfg
 			if err := f.call("Listen"); err != nil {
@@ -103,37 +106,116 @@ func published(t *testing.T, root string) (files []string) {
 	return files
 }
 
-// When a server cannot start, nothing of the others stays.
-func TestStartFailsHalfWay(t *testing.T) {
-	for method, calls := range map[string][2]string{
-		"Listen":  {"Listen", ""},
-		"Publish": {"Listen Serve Publish Unpublish Close", "Listen Serve Unpublish Close"},
+// One agent's server that cannot start stopped the companion, and all other agents.
+func TestServerFails(t *testing.T) {
+	for method, want := range map[string]string{
+		"Listen":  "Listen",
+		"Publish": "Listen Serve Publish Unpublish Close",
 	} {
 		t.Run(method, func(t *testing.T) {
 			cfg := newConfig(t)
 			second, third := &fake{name: "SECOND", fails: method}, &fake{name: "THIRD"}
-			rows := table(second, third)
-			var port int
-			listen := rows[0].Listen
-			rows[0].Listen = func(c *companion.Companion, cfg Config, onPanic func()) (Server, error) {
-				s, err := listen(c, cfg, onPanic)
-				port = s.(PageServer).Port()
-				return s, err
+			h := newHost(t, cfg, table(second, third))
+			notes := h.Notes()
+			if len(notes) != 1 || !strings.HasPrefix(notes[0], "SECOND cannot connect") ||
+				!strings.Contains(notes[0], errFake.Error()) || !strings.Contains(notes[0], "restart") {
+				t.Errorf("the notes are %q", notes)
 			}
-			if h, err := start(cfg, rows); !errors.Is(err, errFake) {
-				t.Errorf("start returns %v, %v", h, err)
+			if err := h.Failure("second"); !errors.Is(err, errFake) {
+				t.Errorf("the failure is %v", err)
 			}
-			if got := [2]string{second.called(), third.called()}; got != calls {
-				t.Errorf("the fakes were called %q, want %q", got, calls)
+			for _, name := range []string{"third", "gemini", "a-wrapper"} {
+				if err := h.Failure(name); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
 			}
-			if conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
-				conn.Close()
-				t.Error("the first server still listens")
+			env := h.Env()
+			if env["SECOND_PORT"] != "" || env["THIRD_PORT"] == "" || env["GEMINI_CLI_IDE_SERVER_PORT"] == "" {
+				t.Errorf("the variables are %v", env)
 			}
-			if files := published(t, cfg.Roots[0]); len(files) > 0 {
-				t.Errorf("these files stay: %v", files)
+			if err := h.Companion.SetRoots([]string{filepath.Join(cfg.Roots[0], "HOME")}); err != nil {
+				t.Error(err)
+			}
+			h.Close()
+			if got := second.called(); got != want {
+				t.Errorf("the second server was called %q, want %q", got, want)
+			}
+			if got, want := third.called(), "Listen Serve Publish SetRoots Unpublish Close"; got != want {
+				t.Errorf("the third server was called %q, want %q", got, want)
 			}
 		})
+	}
+}
+
+// The first server has the review page and the port, also if its agents cannot connect.
+func TestFirstServerIsNotPublished(t *testing.T) {
+	cfg := newConfig(t)
+	blockDiscovery(t)
+	second := &fake{name: "SECOND"}
+	h := newHost(t, cfg, table(second))
+	if err := h.Failure("gemini"); err == nil {
+		t.Error("Gemini CLI's server has not failed")
+	}
+	env := h.Env()
+	if env["GEMINI_CLI_IDE_SERVER_PORT"] != "" || env["SECOND_PORT"] == "" {
+		t.Errorf("the variables are %v", env)
+	}
+	conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", h.Port()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	if err := h.Companion.SetRoots([]string{filepath.Join(cfg.Roots[0], "HOME")}); err != nil {
+		t.Error(err)
+	}
+}
+
+// blockDiscovery puts a file where the directory of Gemini CLI's discovery files would be.
+func blockDiscovery(t *testing.T) {
+	t.Helper()
+	dir := geminiide.NodeTempDir(runtime.GOOS, os.Getenv)
+	if err := os.WriteFile(filepath.Join(dir, "gemini"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Without an agent that can connect, nothing stays.
+func TestEveryServerFails(t *testing.T) {
+	cfg := newConfig(t)
+	blockDiscovery(t)
+	second, third := &fake{name: "SECOND", fails: "Listen"}, &fake{name: "THIRD", fails: "Publish"}
+	rows := table(second, third)
+	var port int
+	listen := rows[0].Listen
+	rows[0].Listen = func(c *companion.Companion, cfg Config, onPanic func()) (Server, error) {
+		s, err := listen(c, cfg, onPanic)
+		port = s.(PageServer).Port()
+		return s, err
+	}
+	h, err := start(cfg, rows)
+	if !errors.Is(err, errFake) || !strings.Contains(err.Error(), "Gemini CLI") {
+		t.Errorf("start returns %v, %v", h, err)
+	}
+	if got, want := third.called(), "Listen Serve Publish Unpublish Close"; got != want {
+		t.Errorf("the third server was called %q, want %q", got, want)
+	}
+	if conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+		conn.Close()
+		t.Error("the first server still listens")
+	}
+}
+
+// Without the first server's port there is no review page and no name for the socket.
+func TestFirstServerDoesNotListen(t *testing.T) {
+	cfg := newConfig(t)
+	second := &fake{name: "SECOND"}
+	rows := table(second)
+	rows[0].Listen = func(*companion.Companion, Config, func()) (Server, error) { return nil, errFake }
+	if h, err := start(cfg, rows); !errors.Is(err, errFake) {
+		t.Errorf("start returns %v, %v", h, err)
+	}
+	if got := second.called(); got != "" {
+		t.Errorf("the second server was called %q", got)
 	}
 }
 

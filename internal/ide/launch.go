@@ -1,10 +1,14 @@
 package ide
 
 import (
+	"os"
 	"slices"
 	"strings"
 
+	"pollux/internal/companion"
 	"pollux/internal/editor"
+	"pollux/internal/ide/asking"
+	"pollux/internal/inputline"
 	"pollux/internal/sys"
 )
 
@@ -20,17 +24,23 @@ type Launch struct {
 	Env func(companion map[string]string) []string
 	// Args come before the user's arguments.
 	Args []string
+	// Asking returns whether the agent asks before it changes a file; it does if nil.
+	Asking func(asking.Start) asking.Mode
 	// Hint returns what to tell the user before the agent starts, given the
 	// arguments; nothing if empty.
 	Hint func(args []string) string
 	// Prompt is [companion.Session.Prompt] for when no such agent is connected; the
 	// protocol's if nil.
 	Prompt func(p editor.PromptParams, roots []string) editor.Prompt
+	// Hides is set if the agent hides what the terminal shows before it starts.
+	Hides bool
+	// InputLine finds the agent's input line; the protocol's if nil.
+	InputLine inputline.Finder
 	// IDEMode is set if the agent connects only if Gemini CLI's settings turn on
 	// IDE mode.
 	IDEMode bool
-	// RestartCode is the exit code that asks to be started again; 0 if there is
-	// none.
+	// RestartCode is the exit code with which the agent asks to be started again; 0
+	// if it never does.
 	RestartCode int
 	// Remote is set if the agent can connect to a companion on another machine.
 	Remote bool
@@ -61,7 +71,41 @@ func LaunchOf(command string) Launch {
 	}
 	wrapper := all[0]
 	wrapper.Name, wrapper.Title, wrapper.Package, wrapper.variables = name, name, "", EnvNames()
+	wrapper.Asking = nil
+	wrapper.IDEMode = false
+	wrapper.Hint = func([]string) string {
+		return "if " + name + " starts Gemini CLI, and that does not connect, type /ide enable in it, once, then restart it"
+	}
 	return wrapper
+}
+
+// Mode returns whether the agent asks before it changes a file if it starts with the
+// arguments in a directory, the working directory if empty.
+func (l Launch) Mode(args []string, dir string) asking.Mode {
+	if l.Asking == nil {
+		return asking.Mode{}
+	}
+	if dir == "" {
+		dir, _ = os.Getwd()
+	}
+	return l.Asking(asking.Start{Args: args, Dir: dir, Getenv: os.Getenv})
+}
+
+// silent implements [companion.AgentKind].
+func (l Launch) silent(p companion.Process) string {
+	args, env := sys.CommandLine(p.PID)
+	if l.Asking == nil || len(args) == 0 || p.Dir == "" {
+		return ""
+	}
+	getenv := func(key string) string {
+		for _, kv := range env {
+			if value, ok := strings.CutPrefix(kv, key+"="); ok {
+				return value
+			}
+		}
+		return ""
+	}
+	return l.Asking(asking.Start{Args: args[1:], Dir: p.Dir, Getenv: getenv}).Warning(l.Title)
 }
 
 // Environ returns the environment in which the agent starts: environ, changed for

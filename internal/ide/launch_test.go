@@ -1,6 +1,8 @@
 package ide
 
 import (
+	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -25,7 +27,7 @@ func TestLaunchOf(t *testing.T) {
 func TestLaunchOfWrapper(t *testing.T) {
 	h := newHost(t, newConfig(t), protocols)
 	l := LaunchOf("my-agent")
-	if l.Title != "my-agent" || l.Package != "" || !l.IDEMode || l.RestartCode == 0 {
+	if l.Title != "my-agent" || l.Package != "" || l.IDEMode || !strings.Contains(l.Hint(nil), "/ide enable") || l.RestartCode == 0 {
 		t.Errorf("got %+v", l)
 	}
 	env := l.Environ([]string{"A=1"}, h.Env())
@@ -39,8 +41,8 @@ func TestLaunchOfWrapper(t *testing.T) {
 	}
 }
 
-// Each agent has a name of its own, which says how to install it, and gets the
-// variables of its own protocol.
+// Each agent has a unique name and an explanation of how to install it, and gets
+// the variables of its protocol.
 func TestLaunches(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, p := range protocols {
@@ -66,7 +68,7 @@ func TestLaunches(t *testing.T) {
 	}
 }
 
-// Each agent can be named, and has a prompt of its own kind.
+// Each agent can be named, and has its own kind of prompt.
 func TestAgents(t *testing.T) {
 	h := newHost(t, newConfig(t), protocols)
 	kinds := h.Agents()
@@ -92,5 +94,115 @@ func TestAgents(t *testing.T) {
 		if prompts[command] != want {
 			t.Errorf("%s: %q, want %q", command, prompts[command], want)
 		}
+	}
+}
+
+// An agent whose user has chosen nothing starts in the mode in which it asks. A choice in
+// the arguments, the variables or the settings stays, and Pollux knows if it is silent.
+func TestMode(t *testing.T) {
+	const (
+		asksAnyway = "asks anyway" // it needs no argument, and is not silent
+		made       = "made to ask" // by an argument or a variable
+	)
+	for _, tt := range []struct {
+		name, agent string
+		args        []string
+		env         [2]string
+		file, text  string // below the home; in the project if the file starts with "project/"
+		want        string // one of the constants, or a part of the message for the user
+	}{
+		{name: "no choice", agent: "claude", want: made},
+		{name: "a prompt", agent: "claude", args: []string{"--model", "opus", "fix it"}, want: made},
+		{name: "auto", agent: "claude", args: []string{"--permission-mode", "auto"}, want: "auto mode (--permission-mode)"},
+		{name: "accept edits", agent: "claude", args: []string{"--permission-mode=acceptEdits"}, want: "acceptEdits mode"},
+		{name: "manual", agent: "claude", args: []string{"--permission-mode=default"}, want: asksAnyway},
+		{name: "plan", agent: "claude", args: []string{"--permission-mode", "plan"}, want: asksAnyway},
+		{name: "skip", agent: "claude", args: []string{"--dangerously-skip-permissions"}, want: "bypassPermissions mode"},
+		{name: "print", agent: "claude", args: []string{"-p", "hello"}, want: asksAnyway},
+		{name: "a prompt that looks like an option", agent: "claude", args: []string{"--", "--permission-mode", "auto"}, want: made},
+		{name: "settings", agent: "claude", file: ".claude/settings.json", text: `{"permissions": {"defaultMode": "auto"}}`, want: ".claude/settings.json"},
+		{name: "settings that ask", agent: "claude", file: ".claude/settings.json", text: `{"permissions": {"defaultMode": "default"}}`, want: asksAnyway},
+		{name: "a repository may not choose auto", agent: "claude", file: "project/.claude/settings.json", text: `{"permissions": {"defaultMode": "auto"}}`, want: made},
+		{name: "arguments win", agent: "claude", args: []string{"--permission-mode", "default"}, file: ".claude/settings.json", text: `{"permissions": {"defaultMode": "auto"}}`, want: asksAnyway},
+
+		{name: "no choice", agent: "opencode", want: made},
+		{name: "a command without a terminal", agent: "opencode", args: []string{"run", "hello"}, want: asksAnyway},
+		{name: "settings that ask", agent: "opencode", file: ".config/opencode/opencode.json", text: `{"permission": {"edit": "ask"}}`, want: asksAnyway},
+		{name: "settings that deny", agent: "opencode", file: ".config/opencode/opencode.json", text: `{"permission": "deny"}`, want: asksAnyway},
+		{name: "settings that allow", agent: "opencode", file: ".config/opencode/opencode.jsonc", text: "{// mine\n\"permission\": {\"edit\": \"allow\"}}", want: "opencode.jsonc"},
+		{name: "settings about something else", agent: "opencode", file: ".config/opencode/opencode.json", text: `{"permission": {"webfetch": "deny"}}`, want: "opencode.json"},
+		{name: "a pattern that allows", agent: "opencode", file: ".config/opencode/opencode.json", text: `{"permission": {"edit": {"*": "ask", "*.md": "allow"}}}`, want: "opencode.json"},
+		{name: "the project's settings", agent: "opencode", file: "project/opencode.json", text: `{"permission": {"edit": "allow"}}`, want: "project/opencode.json"},
+		{name: "a variable", agent: "opencode", env: [2]string{"OPENCODE_PERMISSION", `{"edit":"allow"}`}, want: "OPENCODE_PERMISSION"},
+
+		{name: "no choice", agent: "qwen", want: made},
+		{name: "a command", agent: "qwen", args: []string{"mcp", "list"}, want: asksAnyway},
+		{name: "yolo", agent: "qwen", args: []string{"-y"}, want: "yolo mode"},
+		{name: "settings", agent: "qwen", file: ".qwen/settings.json", text: `{"tools": {"approvalMode": "auto-edit"}}`, want: "auto-edit mode"},
+		{name: "settings that ask", agent: "qwen", file: ".qwen/settings.json", text: `{"tools": {"approvalMode": "default"}}`, want: asksAnyway},
+
+		{name: "no choice", agent: "gemini", want: asksAnyway},
+		{name: "yolo", agent: "gemini", args: []string{"--yolo"}, want: "yolo mode (--yolo)"},
+		{name: "auto_edit", agent: "gemini", args: []string{"--approval-mode", "auto_edit"}, want: "auto_edit mode"},
+		{name: "settings", agent: "gemini", file: ".gemini/settings.json", text: `{"general": {"defaultApprovalMode": "auto_edit"}}`, want: ".gemini/settings.json"},
+
+		{name: "no choice", agent: "copilot", want: asksAnyway},
+		{name: "allow all", agent: "copilot", args: []string{"--allow-all-tools"}, want: "the option --allow-all-tools"},
+		{name: "a variable", agent: "copilot", env: [2]string{"COPILOT_ALLOW_ALL", "true"}, want: "COPILOT_ALLOW_ALL"},
+		{name: "an earlier answer", agent: "copilot", file: ".copilot/permissions-config.json", text: `{"locations": {"PROJECT": {"tool_approvals": [{"kind": "write"}]}}}`, want: `"don't ask again"`},
+		{name: "an answer elsewhere", agent: "copilot", file: ".copilot/permissions-config.json", text: `{"locations": {"/elsewhere": {"tool_approvals": [{"kind": "write"}]}}}`, want: asksAnyway},
+		{name: "an answer about commands", agent: "copilot", file: ".copilot/permissions-config.json", text: `{"locations": {"PROJECT": {"tool_approvals": [{"kind": "shell"}]}}}`, want: asksAnyway},
+
+		{name: "no choice", agent: "codex", want: made},
+		{name: "a command without a terminal", agent: "codex", args: []string{"exec", "hello"}, want: asksAnyway},
+		{name: "read-only", agent: "codex", args: []string{"-s", "read-only"}, want: asksAnyway},
+		{name: "workspace-write", agent: "codex", args: []string{"--sandbox=workspace-write"}, want: "the sandbox workspace-write (--sandbox)"},
+		{name: "settings", agent: "codex", file: ".codex/config.toml", text: `sandbox_mode = "workspace-write"`, want: ".codex/config.toml"},
+		{name: "settings that only read", agent: "codex", file: ".codex/config.toml", text: `sandbox_mode = "read-only"`, want: asksAnyway},
+		{name: "an approval policy", agent: "codex", file: ".codex/config.toml", text: `approval_policy = "never"`, want: "trusted folder"},
+		{name: "no sandbox", agent: "codex", args: []string{"--dangerously-bypass-approvals-and-sandbox"}, want: "--dangerously-bypass"},
+	} {
+		t.Run(tt.agent+"/"+tt.name, func(t *testing.T) {
+			home, err := filepath.EvalSymlinks(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			project := filepath.Join(home, "project")
+			for _, key := range []string{
+				"CLAUDE_CONFIG_DIR", "XDG_CONFIG_HOME", "COPILOT_HOME", "COPILOT_ALLOW_ALL", "CODEX_HOME",
+				"OPENCODE_PERMISSION", "OPENCODE_CONFIG", "OPENCODE_CONFIG_CONTENT",
+			} {
+				t.Setenv(key, "")
+			}
+			t.Setenv("HOME", home)
+			t.Setenv("USERPROFILE", home)
+			if tt.env[0] != "" {
+				t.Setenv(tt.env[0], tt.env[1])
+			}
+			path := filepath.Join(home, filepath.FromSlash(tt.file))
+			for _, dir := range []string{project, filepath.Dir(path)} {
+				if err := os.MkdirAll(dir, 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if tt.file != "" {
+				text := strings.ReplaceAll(tt.text, "PROJECT", filepath.ToSlash(project))
+				if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			l := LaunchOf(tt.agent)
+			m := l.Mode(tt.args, project)
+			got := filepath.ToSlash(m.Warning(l.Title))
+			switch {
+			case len(m.Args)+len(m.Env) > 0:
+				got = made
+			case got == "":
+				got = asksAnyway
+			}
+			if !strings.Contains(got, tt.want) {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
 	}
 }

@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	"github.com/aymanbagabas/go-udiff"
-
-	"pollux/internal/agent/gemini/settings"
 )
 
 // A Client is an MCP client: a program whose settings can name MCP servers.
@@ -35,7 +33,8 @@ var Clients = []Client{
 	{Name: "cursor", Title: "Cursor", file: homeFile("", ".cursor", "mcp.json"), key: "mcpServers"},
 	{Name: "vscode", Title: "VS Code", file: appFile("Code", "User", "mcp.json"),
 		key: "servers", typed: true, desktop: true},
-	{Name: "gemini", Title: "Gemini CLI", file: func(machine) (string, error) { return settings.UserFile() }, key: "mcpServers"},
+	// The variable replaces the home directory.
+	{Name: "gemini", Title: "Gemini CLI", file: homeFile("GEMINI_CLI_HOME", "", ".gemini", "settings.json"), key: "mcpServers"},
 	{Name: "claude-desktop", Title: "Claude Desktop", file: claudeDesktopFile,
 		key: "mcpServers", desktop: true},
 }

@@ -3,7 +3,6 @@ package install
 import (
 	"cmp"
 	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"path"
 	"path/filepath"
@@ -11,6 +10,7 @@ import (
 	"strings"
 
 	"pollux/editors"
+	"pollux/internal/jsontoml"
 	"pollux/internal/lazy"
 )
 
@@ -148,7 +148,7 @@ func configFile(elem ...string) func(machine) (string, error) {
 	}
 }
 
-var delimiter = lazy.Regexp(`POLLUX_[0-9a-f]{32}`)
+var delimiter = lazy.Regexp(`POLLUX_[A-Z2-7]{26}`)
 
 // snippet returns the text of a template, with the command and a delimiter for
 // here documents. The delimiter is random, so that no file name can contain it.
@@ -160,16 +160,15 @@ func snippet(name, command, before string) (string, error) {
 	}
 	end := delimiter().FindString(before)
 	if end == "" {
-		random := make([]byte, 16)
-		rand.Read(random)
-		end = "POLLUX_" + hex.EncodeToString(random)
+		end = "POLLUX_" + rand.Text()
 	}
 	return strings.NewReplacer("@POLLUX@", command, "@DELIMITER@", end).Replace(string(text)), nil
 }
 
 func validTOML(text string) error {
 	var v map[string]any
-	return decodeTOML(text, &v)
+	_, err := jsontoml.DecodeTOML(text, &v)
+	return err
 }
 
 // addCommand adds a file with the path of the binary, unless the editor finds it

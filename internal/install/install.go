@@ -28,7 +28,7 @@ type Plan struct {
 	Text string
 
 	write  map[string]string // new contents by path
-	last   []string          // paths in write; they are written when all else is done
+	last   []string          // paths in write; they are written after everything else
 	remove []string          // paths of files
 	before map[string]string // contents by path when the plan was made; "" for a missing file
 	dirs   []string          // package directories; they are removed once they are empty

@@ -288,7 +288,7 @@ func TestInstallAfterAFailedUpdate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// What is there becomes an older version.
+		// Turn the installed files into an older version.
 		sums := make(map[string]string)
 		data, err := os.ReadFile(filepath.Join(dir, manifestName))
 		if err == nil {

@@ -4,12 +4,9 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 
-	"github.com/BurntSushi/toml"
-
-	"pollux/internal/agent/gemini/settings"
+	"pollux/internal/jsontoml"
 	"pollux/internal/lazy"
 )
 
@@ -40,8 +37,8 @@ func changeTOML(settings, command string, remove bool) (string, error) {
 		if after = strings.TrimRight(settings, "\n"); after != "" {
 			after += "\n\n"
 		}
-		after += fmt.Sprintf("[mcp_servers.%s]\ncommand = %q\nargs = [\"bridge\"]\ntool_timeout_sec = 1800\n",
-			serverName, command)
+		after += fmt.Sprintf("[mcp_servers.%s]\ncommand = %s\nargs = [\"bridge\"]\ntool_timeout_sec = 1800\n",
+			serverName, jsontoml.Literal(command))
 	default:
 		after = withCommand(settings, command, startsBridge(had))
 	}
@@ -60,16 +57,8 @@ var inlineServers = lazy.Regexp(`(?m)^\s*mcp_servers\s*=`)
 type tomlSettings map[string]any
 
 func servers(settings string) (m tomlSettings, err error) {
-	err = decodeTOML(settings, &m)
+	_, err = jsontoml.DecodeTOML(settings, &m)
 	return m, err
-}
-
-func decodeTOML(text string, to any) error {
-	if err := settings.CheckTOML(text); err != nil {
-		return err
-	}
-	_, err := toml.Decode(text, to)
-	return err
 }
 
 // ours returns the bridge's table, or nil.
@@ -134,7 +123,7 @@ func withCommand(settings, command string, hasArgs bool) string {
 				at = len(out) + 1
 			}
 		} else if m := tomlCommand().FindStringSubmatch(line); ours && m != nil {
-			line, commandSet = m[1]+strconv.Quote(command)+line[len(m[0]):], true
+			line, commandSet = m[1]+jsontoml.Literal(command)+line[len(m[0]):], true
 		} else if m := tomlArgs().FindStringSubmatch(line); ours && m != nil && !hasArgs {
 			line, argsSet = m[1]+`["bridge"]`+line[len(m[0]):], true
 		}
@@ -142,7 +131,7 @@ func withCommand(settings, command string, hasArgs bool) string {
 	}
 	var missing []string
 	if !commandSet {
-		missing = append(missing, fmt.Sprintf("command = %q\n", command))
+		missing = append(missing, "command = "+jsontoml.Literal(command)+"\n")
 	}
 	if !argsSet {
 		missing = append(missing, "args = [\"bridge\"]\n")

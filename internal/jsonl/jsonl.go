@@ -1,4 +1,4 @@
-// Package jsonl reads and writes messages that stand on one line each.
+// Package jsonl reads and writes messages, one per line.
 package jsonl
 
 import (

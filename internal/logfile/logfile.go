@@ -92,7 +92,7 @@ func (l *File) currentLocked(size int64) error {
 	}
 	lock, err := sys.Lock(l.path + ".lock")
 	if err != nil {
-		return nil // this log goes on
+		return nil // keep writing to this file
 	}
 	defer lock.Close()
 	if same(l.f, l.path) && os.Rename(l.path, Old(l.path)) != nil {

@@ -128,8 +128,8 @@ func (q *Queue[T]) TakeAll() []T {
 	return values
 }
 
-// An Outbox writes values in order on a goroutine of its own, so that those who
-// put never wait for a slow reader on the other side.
+// An Outbox writes values in order on its own goroutine, so that callers of Put
+// never wait for a slow reader on the other side.
 //
 // Locks: Outbox.mu, then that of its queue.
 type Outbox[T any] struct {

@@ -108,7 +108,7 @@ func Key(path string) string { return local.key(path) }
 // volume can be set up otherwise, but a probe would need the disk for each
 // question. Gemini CLI decides in the same way: it compares the names in lower
 // case, so \u017F is not an s. On macOS, Rel also ignores whether an accent is a
-// character of its own, as all its volumes do.
+// separate character, as all its volumes do.
 func Rel(root, path string) (rel string, ok bool) { return local.rel(root, path) }
 
 // Foreign returns what [Rel] does, but for paths of another system: Windows if

@@ -10,7 +10,7 @@ import (
 )
 
 // A disk finds files by any spelling of their names: with other cases of letters, or, on
-// macOS, with accents as characters of their own (NFD) or not (NFC).
+// macOS, with accents as separate characters (NFD) or not (NFC).
 type disk struct {
 	style
 	// resolve returns a path without symbolic links, but in the spelling that it is given.

@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pollux/internal/editor"
@@ -32,7 +33,7 @@ func TestMain(m *testing.M) {
 // envCommand names the command that this program is.
 const envCommand = "POLLUX_TEST_COMMAND"
 
-// commands are what users have at the other end instead of pollux connect.
+// commands replace pollux connect at the other end, as mistakes of users do.
 var commands = map[string]func(){
 	"ssh without a host": func() { fmt.Fprintln(os.Stderr, "ssh: no such host"); os.Exit(255) },
 	"startup file":       func() { fmt.Println("hello"); io.Copy(io.Discard, os.Stdin) },
@@ -415,6 +416,82 @@ func TestRelayOfAnAgentThatLeaves(t *testing.T) {
 		t.Errorf("the companion said nothing: %v", err)
 	}
 	agent.Close()
+}
+
+// An agent whose input has ended still receives the answers to its requests. A silent
+// companion does not keep the relay running.
+func TestRelayAnswersAfterTheEnd(t *testing.T) {
+	const (
+		call      = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}`
+		second    = `{"method":"tools/call","params":{"name":"\"id\""},"jsonrpc":"2.0","id":"a"}`
+		batch     = `[` + call + `,{"jsonrpc":"2.0","method":"notifications/initialized"},` + second + `]`
+		notice    = `{"jsonrpc":"2.0","method":"ide/contextUpdate","params":{}}`
+		cancelled = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a"}}`
+		asked     = `{"jsonrpc":"2.0","id":1,"method":"roots/list"}` // by the companion, with its own id
+		answer    = `{"jsonrpc":"2.0","id":1,"result":{}}`
+		failure   = `{"id":"a","jsonrpc":"2.0","error":{"code":-1,"message":"no"}}`
+	)
+	for name, tt := range map[string]struct {
+		sent, answers []string
+		want          error
+		waits         time.Duration
+		ends          bool // the companion ends after its answers
+	}{
+		"an answer":               {[]string{call}, []string{notice, asked, answer}, nil, 0, false},
+		"nothing sent":            {nil, nil, nil, 0, false},
+		"a notification":          {[]string{notice}, nil, nil, 0, false},
+		"an answer to a question": {[]string{answer}, nil, nil, 0, false},
+		"two answers":             {[]string{call, second}, []string{failure, answer}, nil, 0, false},
+		"a batch":                 {[]string{batch}, []string{"[" + answer + "," + failure + "]"}, nil, 0, false},
+		"a cancelled request":     {[]string{call, second, cancelled}, []string{answer}, nil, 0, false},
+		"no answer":               {[]string{call}, []string{notice}, ErrUnanswered, answerTimeout, false},
+		"one answer of two":       {[]string{call, second}, []string{answer}, ErrUnanswered, answerTimeout, false},
+		"the companion's end":     {[]string{call, second}, []string{answer}, ErrUnanswered, 0, true},
+		"not JSON":                {[]string{`{"id":`}, nil, nil, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const thinks = 3 * time.Second
+				companion, companionEnd := net.Pipe()
+				go func() {
+					lines := bufio.NewScanner(companion)
+					for range tt.sent {
+						if !lines.Scan() {
+							t.Errorf("the companion has not received all: %v", lines.Err())
+						}
+					}
+					for _, answer := range tt.answers {
+						time.Sleep(thinks)
+						io.WriteString(companion, answer+"\n")
+					}
+					if !tt.ends {
+						lines.Scan() // the end of the relay
+					}
+					companion.Close()
+				}()
+				var out strings.Builder
+				in := ""
+				for _, line := range tt.sent {
+					in += line + "\n"
+				}
+				start := time.Now()
+				agent := struct {
+					io.Reader
+					io.Writer
+					io.Closer
+				}{strings.NewReader(in), &out, io.NopCloser(nil)}
+				if err := Relay(t.Context(), agent, companionEnd, nil, unused{t}); !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {
+					t.Errorf("the error is %v, want %v", err, tt.want)
+				}
+				if got := strings.Split(strings.TrimSpace(out.String()), "\n"); strings.Join(got, "\n") != strings.Join(tt.answers, "\n") {
+					t.Errorf("the agent receives %q", got)
+				}
+				if got, want := time.Since(start), max(tt.waits, time.Duration(len(tt.answers))*thinks); got != want {
+					t.Errorf("it took %v, want %v", got, want)
+				}
+			})
+		})
+	}
 }
 
 // A Windows in another language reports an unknown command in that language.

@@ -3,6 +3,7 @@ package sys
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -15,41 +16,20 @@ func TestAdvice(t *testing.T) {
 		{quote("linux", "/ä"), `'/ä'`, quote("windows", `C:\Jürgen~1`), `"C:\Jürgen~1"`},
 		{quote("linux", ""), `''`, quote("windows", `\\host\share\a,b&c`), `"\\host\share\a,b&c"`},
 
-		{explained("linux", "pollux open", "a"), "pollux open  # a", explained("windows", "pollux open", "a"), "a: pollux open"},
 		{endOfFlags("linux"), "--", endOfFlags("windows"), `"--"`},
 
-		{removeCommand("linux", "/a b", true), `rm '/a b'`, removeCommand("windows", `C:\a b`, true), `del "C:\a b"`},
-		{removeCommand("linux", "/a", false), `rm /a`, removeCommand("windows", `C:\a`, true), `del C:\a`},
-		// In cmd, del with a link to a directory removes the files in that directory.
-		{removeCommand("linux", "/$a", false), `rm '/$a'`, removeCommand("windows", `C:\a b`, false), `remove "C:\a b"`},
-		// cmd reads %TEMP% in quotes as a variable, and PowerShell $a.
-		{removeCommand("linux", "/%a%", true), `rm /%a%`, removeCommand("windows", `C:\%TEMP%`, true), `remove "C:\%TEMP%"`},
-		{removeCommand("linux", "/[a]", true), `rm '/[a]'`, removeCommand("windows", `C:\$a`, true), `remove "C:\$a"`},
-		{removeCommand("linux", "/“", true), `rm '/“'`, removeCommand("windows", `C:\“`, true), `remove "C:\“"`},
-
-		{enterCommand("linux", "/x", "/a b"), `cd '/a b'`, enterCommand("windows", `c:\x`, `C:\a b`), `cd "C:\a b"`},
-		{enterCommand("linux", "/x", "/a"), `cd /a`, enterCommand("windows", `C:\x`, `D:\a`), `pushd D:\a`},
-		{enterCommand("linux", "", "/a"), `cd /a`, enterCommand("windows", `C:\x`, `\\host\share`), `pushd \\host\share`},
-		{enterCommand("linux", "/x", "/$a"), `cd '/$a'`, enterCommand("windows", `C:\x`, `C:\$a`), `go to "C:\$a"`},
+		{removeCommand("linux", "/a b"), `rm '/a b'`, removeCommand("windows", `C:\a b`), `remove "C:\a b"`},
+		{removeCommand("linux", "/$a"), `rm '/$a'`, removeCommand("windows", `C:\a`), `remove C:\a`},
+		{enterCommand("linux", "/a b"), `cd '/a b'`, enterCommand("windows", `C:\a b`), `pushd "C:\a b"`},
 
 		{unsetCommand("linux", []string{"A"}), "unset A", unsetCommand("windows", []string{"A"}), "remove A from the environment"},
-		{unsetCommand("linux", []string{"A", "B", "C"}), "unset A B C",
-			unsetCommand("windows", []string{"A", "B", "C"}), "remove A, B and C from the environment"},
+		{unsetCommand("linux", []string{"A", "B"}), "unset A B",
+			unsetCommand("windows", []string{"A", "B"}), "remove A, B from the environment"},
 
-		{killCommand("linux", 7), "kill -KILL 7", killCommand("windows", 7), "taskkill /F /PID 7"},
-		{resumeCommand("linux", 7, "restart it"), "kill -CONT 7, or fg in its terminal",
-			resumeCommand("windows", 7, "restart it"), "taskkill /F /PID 7, then start it again"},
-		{resumeCommand("linux", 0, "restart it"), "continue it (fg), or restart it",
-			resumeCommand("windows", 0, "restart it"), "restart it"},
 		{resumeOrKill("linux", 7), "run `kill -CONT 7` if it is stopped, else `kill -KILL 7`",
 			resumeOrKill("windows", 7), "run `taskkill /F /PID 7`"},
-		{resumeAdvice("linux", 7), "if it is stopped, type `fg` in its terminal",
-			resumeAdvice("windows", 7), "run `taskkill /F /PID 7`, and start it again"},
-		{resumeAdvice("linux", 0), "if it is stopped, type `fg` in its terminal",
-			resumeAdvice("windows", 0), "end it, and start it again"},
-		{suspended("linux"), "is it suspended (Ctrl-Z)?", suspended("windows"), "does it hang?"},
-		{ownTempDir("linux"), "export TMPDIR=~/tmp (a directory you own)",
-			ownTempDir("windows"), "set TEMP and TMP to a directory you own"},
+		{resumeOrKill("linux", 0), "continue it if it is stopped, else end it and start it again",
+			resumeOrKill("windows", 0), "continue it if it is stopped, else end it and start it again"},
 	} {
 		if tt.unix != tt.wantUnix {
 			t.Errorf("on Linux: %s, want %s", tt.unix, tt.wantUnix)
@@ -60,8 +40,11 @@ func TestAdvice(t *testing.T) {
 	}
 }
 
-// The command for a file works in this system's shell, also if its path has a space.
+// The command for a file works in the user's shell, also if its path has a space.
 func TestRemoveCommandRemoves(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("on Windows it is no command")
+	}
 	path := filepath.Join(t.TempDir(), "a b.json")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -65,7 +65,8 @@ func isBatch(path string) bool {
 	return false
 }
 
-// A shim is what a batch file of npm starts. Paths are relative to the file's directory.
+// A shim describes the program that a batch file of npm starts. Paths are relative to the
+// file's directory.
 type shim struct {
 	// beside is the path of the program, or "". name is the program on the PATH if that
 	// file does not exist, or "".

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// npmShim is what npm 7 and newer write (cmd-shim 4 to 7).
+// npmShim is a batch file as npm 7 and newer write it (cmd-shim 4 to 7).
 const npmShim = `@ECHO off
 GOTO start
 :find_dp0

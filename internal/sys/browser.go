@@ -57,8 +57,8 @@ func browse(cmd *exec.Cmd, timeout <-chan time.Time) error {
 	}
 }
 
-// browser returns a command that opens the URL in the user's browser, or nil if there is
-// none.
+// browser returns a command that opens the URL in the user's browser, or nil if the system
+// has no such command.
 func browser(url string) *exec.Cmd {
 	for command := range strings.SplitSeq(os.Getenv("BROWSER"), string(os.PathListSeparator)) {
 		argv := browserCommand(command, url)

@@ -21,8 +21,8 @@ type Child struct {
 	done chan struct{}
 }
 
-// A process is what the owner of a [Child] needs from it. One goroutine calls
-// all methods but wait.
+// A process has the methods that the owner of a [Child] needs. One goroutine calls
+// all of them except wait.
 type process interface {
 	// wait returns when the process has ended. It does not reap it.
 	wait()

@@ -53,7 +53,7 @@ func reusePID() error {
 	}
 	<-c.Done()
 	var other *exec.Cmd
-	for range 100 { // a thread of ours may take the number
+	for range 100 { // a thread of this process may take the number
 		if err := os.WriteFile("/proc/sys/kernel/ns_last_pid", []byte(strconv.Itoa(c.PID()-1)), 0); err != nil {
 			return err
 		}

@@ -21,17 +21,9 @@ var ErrChanged = errors.New("another program has changed it")
 // empty. EditFile creates it with the mode, which should be 0600 if the file may
 // contain secrets.
 //
-// Linux and macOS swap the two files and then check the old one. If another
-// program has changed it, they are swapped back: no write by rename is lost,
-// although other programs can read the new file until then. Where the system or
-// the file system cannot swap, a write between the last check and the rename is
-// lost. So is a later write of a program that keeps the old file open.
+// A write between the last check and the rename is lost. So is a later write of a
+// program that keeps the old file open.
 func EditFile(path, before, after string, mode fs.FileMode) error {
-	return editFile(path, before, after, mode, func() {})
-}
-
-// editFile calls late between the last check of the file and its replacement.
-func editFile(path, before, after string, mode fs.FileMode, late func()) error {
 	path, info, err := writable(path)
 	if err != nil {
 		return err
@@ -52,47 +44,23 @@ func editFile(path, before, after string, mode fs.FileMode, late func()) error {
 	temp = filepath.Join(filepath.Dir(path), temp)
 	defer os.Remove(temp)
 	changed := fmt.Errorf("%s was not changed: %w: try again", path, ErrChanged)
-	switch is, err := holds(path, before); {
-	case errors.Is(err, fs.ErrNotExist) && before == "":
-		late()
+	if info == nil && before == "" {
 		if err := putNew(temp, path, os.Link, os.Rename); !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 		return changed
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return err
-	case !is:
-		return changed
 	}
-	late()
-	if err := exchange(temp, path); errors.Is(err, fs.ErrNotExist) {
-		return changed
-	} else if err != nil {
-		return rename(func() error { return os.Rename(temp, path) }, func() error {
-			if is, err := holds(path, before); err != nil || !is {
-				return changed
-			}
-			return nil
-		})
-	}
-	if is, err := holds(temp, before); err == nil && is {
-		return nil
-	}
-	// Another program wrote the file. Swap back, again and again if programs
-	// write over ours in the meantime.
-	for latest := after; ; {
-		there, err := ReadFile(temp, maxEdited)
-		if err != nil {
-			return fmt.Errorf("another program has changed %s; its content is in %s (%w)", path, keep(temp), err)
-		}
-		if err := exchange(temp, path); err != nil {
-			return fmt.Errorf("another program has changed %s; its content is in %s (%w)", path, keep(temp), err)
-		}
-		if is, err := holds(temp, latest); err == nil && is {
+	check := func() error {
+		is, err := holds(path, before)
+		if err == nil && !is || errors.Is(err, fs.ErrNotExist) {
 			return changed
 		}
-		latest = string(there)
+		return err
 	}
+	if err := check(); err != nil {
+		return err
+	}
+	return rename(func() error { return os.Rename(temp, path) }, check)
 }
 
 // putNew gives a temporary file its name. The error is [fs.ErrExist] if there is such a file.
@@ -108,15 +76,6 @@ func putNew(temp, path string, link, move func(from, to string) error) error {
 		}
 		return nil
 	})
-}
-
-// keep renames a temporary file so that no cleanup removes it.
-func keep(temp string) string {
-	kept := temp + ".kept"
-	if os.Rename(temp, kept) != nil {
-		return temp
-	}
-	return kept
 }
 
 // holds reports whether the content of the file is text.

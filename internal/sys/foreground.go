@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// RunForeground runs a command and waits for it, as [exec.Cmd.Run] does. The command has
-// no context of its own, and on Windows its standard streams must be files (or nil). It
+// RunForeground runs a command and waits for it, as [exec.Cmd.Run] does. The command must
+// not have a context, and on Windows its standard streams must be files (or nil). It
 // stays in the process group of this process, so that the keys of a terminal reach both,
 // and ends when this process ends for any reason: with a parent-death signal on Linux, with
 // a job object on Windows, where everything that it has started ends too.

@@ -19,9 +19,17 @@ func leadGroup(cmd *exec.Cmd) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	cmd.SysProcAttr.CreationFlags |= windows.CREATE_NEW_PROCESS_GROUP
-	if !hasConsole() {
-		cmd.SysProcAttr.CreationFlags |= windows.CREATE_NO_WINDOW
+	hideConsole(cmd)
+}
+
+func hideConsole(cmd *exec.Cmd) {
+	if hasConsole() {
+		return
 	}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.CreationFlags |= windows.CREATE_NO_WINDOW
 }
 
 // hasConsole reports whether this process started with a console.

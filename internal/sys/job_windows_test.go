@@ -121,7 +121,7 @@ func child(name string) (*exec.Cmd, error) {
 	return cmd, err
 }
 
-// A tree is what one of the programs has started.
+// A tree holds the processes that one of the programs has started.
 type tree struct {
 	cmd   *exec.Cmd
 	lines *bufio.Reader

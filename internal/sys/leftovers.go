@@ -1,6 +1,7 @@
 package sys
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -26,13 +27,15 @@ type Leftovers struct {
 	PID func(name string) int
 	// MinAge is the minimum time since the last change.
 	MinAge time.Duration
+	// Locked means that a process may keep the file itself locked while it uses it.
+	Locked bool
 	// Abandoned, if set, is the last check of what all other fields match.
 	Abandoned func(path string) bool
 }
 
-// TempFiles finds the temporary files of [WriteFile], [ReplaceFile] and
-// [ReplaceIn].
-var TempFiles = Leftovers{Pattern: TempPattern, MinAge: TempTTL}
+// TempFiles finds the temporary files of [WriteFile], [ReplaceFile], [ReplaceIn] and
+// [EditFile].
+var TempFiles = Leftovers{Pattern: TempPattern, MinAge: TempTTL, Locked: true}
 
 // Find returns the paths of the leftovers in dir, none if it cannot read dir.
 func (l Leftovers) Find(dir string) (found []string) {
@@ -83,11 +86,23 @@ func (l Leftovers) find(root *os.Root, dir string) (found []string) {
 		path := filepath.Join(dir, name)
 		full := filepath.Join(root.Name(), path)
 		info, err := root.Lstat(path)
-		if err == nil && info.Mode().Type() == l.Type && own(full, info) && l.abandoned(full, info) {
+		if err == nil && info.Mode().Type() == l.Type && own(full, info) && l.abandoned(full, info) &&
+			!(l.Locked && locked(root, path)) {
 			found = append(found, path)
 		}
 	}
 	return found
+}
+
+// locked reports whether a process holds the lock of a file below root. Where the file
+// system has no locks, no process does.
+func locked(root *os.Root, name string) bool {
+	f, err := root.OpenFile(name, os.O_RDWR|NonBlock, 0)
+	if err != nil {
+		return true
+	}
+	defer f.Close()
+	return errors.Is(lock(f, false), errLocked)
 }
 
 func (l Leftovers) abandoned(path string, info fs.FileInfo) bool {

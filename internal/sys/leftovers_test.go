@@ -69,16 +69,49 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-func TestLeftoversByAge(t *testing.T) {
+// TempFiles removes only what Pollux has made and left.
+func TestTempFiles(t *testing.T) {
 	dir := t.TempDir()
-	old := place(t, dir, ".pollux-1.tmp", 2*TempTTL)
-	young := place(t, dir, ".pollux-2.tmp", 0)
-	TempFiles.Remove(dir)
-	if _, err := os.Stat(old); err == nil {
-		t.Error("an old temporary file is left")
+	large := place(t, dir, TempName(), 2*TempTTL)
+	if err := os.Truncate(large, 1<<30); err != nil {
+		t.Fatal(err)
 	}
-	if _, err := os.Stat(young); err != nil {
-		t.Error("a temporary file that may be in use is gone")
+	past := time.Now().Add(-2 * TempTTL)
+	if err := os.Chtimes(large, past, past); err != nil {
+		t.Fatal(err)
+	}
+	old := []string{large, place(t, dir, TempName(), 2*TempTTL)}
+	kept := []string{place(t, dir, TempName(), 0)}
+	for _, name := range []string{
+		".pollux-.tmp", ".pollux-notes.tmp", ".pollux-1.tmp", strings.ToLower(TempName()), TempName() + ".kept",
+		"a" + TempName(), TempName() + "/",
+	} {
+		kept = append(kept, place(t, dir, name, 2*TempTTL))
+	}
+	locked := place(t, dir, TempName(), 2*TempTTL)
+	f, err := os.OpenFile(locked, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := lock(f, false); err != nil {
+		t.Fatal(err)
+	}
+	kept = append(kept, locked)
+	link := filepath.Join(dir, TempName())
+	if systest.TryLink(locked, link) == nil {
+		kept = append(kept, link)
+	}
+	TempFiles.Remove(dir)
+	for _, path := range old {
+		if _, err := os.Lstat(path); err == nil {
+			t.Errorf("an old temporary file of %d is left: %s", len(old), path)
+		}
+	}
+	for _, path := range kept {
+		if _, err := os.Lstat(path); err != nil {
+			t.Errorf("%s is gone", filepath.Base(path))
+		}
 	}
 }
 

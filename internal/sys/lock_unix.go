@@ -8,8 +8,10 @@ import (
 	"syscall"
 )
 
-// lock locks a file. If wait is false, it fails at once when another process
-// holds the lock.
+const errLocked = syscall.EWOULDBLOCK
+
+// lock locks a file. If wait is false, it fails with errLocked when another process holds
+// the lock.
 func lock(f *os.File, wait bool) error {
 	how := syscall.LOCK_EX
 	if !wait {

@@ -6,8 +6,10 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// lock locks a file. If wait is false, it fails at once when another process
-// holds the lock. It locks a byte behind the end, so that the file can be read.
+const errLocked = windows.ERROR_LOCK_VIOLATION
+
+// lock locks a file. If wait is false, it fails with errLocked when another process holds
+// the lock. It locks a byte behind the end, so that the file can be read.
 func lock(f *os.File, wait bool) error {
 	flags := uint32(windows.LOCKFILE_EXCLUSIVE_LOCK)
 	if !wait {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -86,6 +87,19 @@ var programs = map[string]func() error{
 			<-end
 		}
 		return os.WriteFile(os.Getenv("SYS_TEST_SAVED"), nil, 0o600)
+	},
+	// Replaces $SYS_TEST_FILE, and stops before the new file has content.
+	"replace": func() error {
+		path := os.Getenv("SYS_TEST_FILE")
+		root, err := os.OpenRoot(filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		return replaceIn(root, filepath.Base(path), "new", func(temp string) error {
+			fmt.Println(temp)
+			io.Copy(io.Discard, os.Stdin)
+			return nil
+		})
 	},
 	"fail": func() error { return exitCode(1) },
 }

@@ -14,32 +14,57 @@ import (
 const knowsPeers = true
 
 func peerProcess(here, there netip.AddrPort) int {
-	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+	s, ok := findSocket(there, here)
+	if !ok {
+		return 0
+	}
+	return socketOwner(s.inode)
+}
+
+// overflowUID is the number of all users that have none in this user namespace.
+const overflowUID = 65534
+
+func peerUser(here, there netip.AddrPort) (uid int, ok bool) {
+	s, ok := findSocket(there, here)
+	return s.uid, ok && s.uid != overflowUID
+}
+
+// A tcpSocket is a TCP socket that a process has open.
+type tcpSocket struct {
+	inode string
+	uid   int // of the process that made it
+}
+
+// findSocket returns the socket with these addresses. It looks twice: the tables are no
+// snapshots, and a socket can be missing from one while others come and go.
+func findSocket(local, remote netip.AddrPort) (s tcpSocket, ok bool) {
+	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6", "/proc/net/tcp", "/proc/net/tcp6"} {
 		data, err := os.ReadFile(table)
 		if err != nil {
 			continue
 		}
-		if inode := socketInode(string(data), there, here); inode != "" {
-			return socketOwner(inode)
+		if s, ok = socketIn(string(data), local, remote); ok {
+			return s, true
 		}
 	}
-	return 0
+	return s, false
 }
 
-// socketInode returns the inode of the socket with these addresses in a table of the
-// kernel, or "".
-func socketInode(table string, local, remote netip.AddrPort) string {
+// socketIn returns the socket with these addresses in a table of the kernel. A socket
+// that its process has closed has no inode there, and root as its user.
+func socketIn(table string, local, remote netip.AddrPort) (s tcpSocket, ok bool) {
 	for line := range strings.Lines(table) {
 		// sl local_address rem_address st tx:rx tr:when retrnsmt uid timeout inode ...
 		fields := strings.Fields(line)
-		if len(fields) < 10 {
+		if len(fields) < 10 || fields[9] == "0" {
 			continue
 		}
-		if kernelAddr(fields[1]) == unmapped(local) && kernelAddr(fields[2]) == unmapped(remote) && fields[9] != "0" {
-			return fields[9]
+		if kernelAddr(fields[1]) == unmapped(local) && kernelAddr(fields[2]) == unmapped(remote) {
+			uid, err := strconv.Atoi(fields[7])
+			return tcpSocket{fields[9], uid}, err == nil
 		}
 	}
-	return ""
+	return s, false
 }
 
 // unmapped returns an address without the IPv6 form of an IPv4 address and without a

@@ -2,31 +2,25 @@ package sys
 
 import (
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
-	"syscall"
+	"strings"
 	"testing"
+
+	"pollux/internal/sys/systest"
 )
 
 // listenAs listens on a socket as another user.
 func listenAs(t *testing.T, path string, uid int) net.Listener {
 	t.Helper()
-	done := make(chan error, 1)
 	var l net.Listener
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with its user
-		keep := ^uintptr(0)
-		if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, keep, uintptr(uid), keep); errno != 0 {
-			done <- errno
-			return
-		}
-		var err error
+	err := systest.AsUser(t, uid, func() (err error) {
 		l, err = net.Listen("unix", path)
-		done <- err
-	}()
-	if err := <-done; err != nil {
+		return err
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
@@ -99,6 +93,63 @@ func TestPeerOf(t *testing.T) {
 		defer conn.Close()
 		if peer, ok := PeerOf(conn); !ok || peer != (Peer{UID: uid, PID: os.Getpid()}) {
 			t.Errorf("the peer is %+v, %v; want user %d", peer, ok, uid)
+		}
+	}
+}
+
+// The user who made the other end of a connection counts. A socket that was closed has
+// root as its user in the kernel's table.
+func TestPeerUser(t *testing.T) {
+	for _, network := range []string{"127.0.0.1:0", "[::1]:0"} {
+		for _, uid := range []int{0, 12345, overflowUID} {
+			l, err := net.Listen("tcp", network)
+			if err != nil {
+				t.Skip(err) // no IPv6
+			}
+			defer l.Close()
+			if network[0] == '1' && !SeesSocket(l) {
+				t.Error("the listener is not visible")
+			}
+			var client net.Conn
+			if err := systest.AsUser(t, uid, func() (err error) {
+				client, err = net.Dial("tcp", l.Addr().String())
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			conn, err := l.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if got, ok := PeerUser(conn.LocalAddr(), conn.RemoteAddr()); ok != (uid != overflowUID) || ok && got != uid {
+				t.Errorf("%s: the peer is user %d, %v; want %d", network, got, ok, uid)
+			}
+			// Its process has closed it, but the connection lasts until this end is closed.
+			client.Close()
+			if got, ok := PeerUser(conn.LocalAddr(), conn.RemoteAddr()); ok {
+				t.Errorf("%s: a closed socket belongs to user %d", network, got)
+			}
+		}
+	}
+	if _, ok := PeerUser(&net.UnixAddr{}, &net.TCPAddr{}); ok {
+		t.Error("a unix socket has a user")
+	}
+}
+
+// BenchmarkPeerUser looks for a connection among thousands.
+func BenchmarkPeerUser(b *testing.B) {
+	var table strings.Builder
+	line := "  12: 0100007F:1F90 0100007F:%04X 01 00000000:00000000 00:00000000 00000000  1000        0 12345 1 0000000000000000 20 4 30 10 -1\n"
+	for i := range 5000 {
+		table.WriteString(strings.Replace(line, "%04X", strconv.FormatInt(int64(i+10000), 16), 1))
+	}
+	text := table.String()
+	local, remote := netip.MustParseAddrPort("127.0.0.1:8080"), netip.MustParseAddrPort("127.0.0.1:1")
+	for b.Loop() {
+		if _, ok := socketIn(text, local, remote); ok {
+			b.Fatal("there is no such socket")
 		}
 	}
 }

@@ -1,13 +1,11 @@
 package sys
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 )
 
@@ -96,8 +94,5 @@ func MkdirTemp(dir, pattern string) (string, error) {
 	return mkdirTemp(dir, pattern)
 }
 
-// createTemp creates a file that only the user can read, with a random name of
-// [TempPattern].
-func createTemp(dir string) (*os.File, error) {
-	return createPrivate(filepath.Join(dir, strings.Replace(TempPattern, "*", rand.Text(), 1)))
-}
+// createTemp creates a file with a [TempName] that only the user can read.
+func createTemp(dir string) (*os.File, error) { return createPrivate(filepath.Join(dir, TempName())) }

@@ -77,7 +77,7 @@ func TestPrivate(t *testing.T) {
 	}
 	private(settings)
 
-	// What others could read before becomes private.
+	// Directories and files that others could read become private.
 	open(deep)
 	if err := PrivateDir(deep); err != nil {
 		t.Fatal(err)

@@ -33,7 +33,7 @@ func currentUser() (*windows.SID, error) {
 }
 
 // ownerOnly returns a security descriptor that gives all rights to the user and none to
-// anybody else. What is created in such a directory inherits it.
+// anybody else. Files and directories inside such a directory inherit it.
 func ownerOnly(dir bool) (*windows.SECURITY_DESCRIPTOR, error) {
 	user, err := currentUser()
 	if err != nil {

@@ -20,8 +20,8 @@ func foreignDir(t *testing.T) string {
 	return os.Getenv("SystemRoot")
 }
 
-// What a private file or directory gets is a list of its own, which names the user and
-// nobody else.
+// A private file or directory gets its own access control list, which names only the
+// user.
 func TestOwnerOnlyList(t *testing.T) {
 	user, err := currentUser()
 	if err != nil {

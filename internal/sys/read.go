@@ -75,8 +75,7 @@ func ReadDir(dir string) ([]fs.DirEntry, error) {
 // Cause returns a file system error without the operation and the path, for
 // messages that already contain the path.
 func Cause(err error) error {
-	var path *fs.PathError
-	if errors.As(err, &path) {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		return path.Err
 	}
 	return err

@@ -11,10 +11,15 @@ import (
 	"time"
 )
 
-// TempPattern is the [os.CreateTemp] pattern of the files that [WriteFile],
-// [ReplaceFile] and [ReplaceIn] write and then rename. A process that is killed
-// in between leaves one behind; see [TempFiles].
-const TempPattern = ".pollux-*.tmp"
+// TempPattern matches the names of the files that [WriteFile], [ReplaceFile] and
+// [ReplaceIn] write and then rename, and no others: see [TempName]. A process that is
+// killed in between leaves one behind; see [TempFiles].
+var TempPattern = ".pollux-" + strings.Repeat("[A-Z2-7]", tempLetters) + ".tmp"
+
+const tempLetters = 26
+
+// TempName returns a random name for a file that is renamed or removed soon.
+func TempName() string { return ".pollux-" + rand.Text()[:tempLetters] + ".tmp" }
 
 // TempTTL is the age after which a file that matches [TempPattern] is a leftover.
 const TempTTL = time.Minute
@@ -159,11 +164,12 @@ func writeTemp(root *os.Root, name, text string, mode fs.FileMode, replaced fs.F
 	if replaced != nil {
 		mode = 0o600 // until it has the owner
 	}
-	temp = filepath.Join(filepath.Dir(name), strings.Replace(TempPattern, "*", rand.Text(), 1))
+	temp = filepath.Join(filepath.Dir(name), TempName())
 	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return "", err
 	}
+	lock(f, false) // for TempFiles; not every file system has locks
 	path := filepath.Join(root.Name(), temp)
 	if mode.Perm()&0o077 == 0 {
 		err = private(path)

@@ -1,6 +1,7 @@
 package sys
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io/fs"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -66,21 +68,56 @@ func TestReplaceFileCreatesDirectories(t *testing.T) {
 	replace(t, filepath.Join(t.TempDir(), "x", "y", "z"), "new")
 }
 
+// A process that was killed while it saved a file left a temporary one beside it.
 func TestReplaceFileRemovesLeftovers(t *testing.T) {
 	dir := t.TempDir()
-	old, fresh := filepath.Join(dir, ".pollux-OLD.tmp"), filepath.Join(dir, ".pollux-NEW.tmp")
-	write(t, old, "", 0o600)
-	write(t, fresh, "", 0o600)
-	past := time.Now().Add(-2 * TempTTL)
-	if err := os.Chtimes(old, past, past); err != nil {
+	path, other := filepath.Join(dir, "f"), filepath.Join(dir, "other")
+	write(t, path, "old", 0o600)
+	cmd := program(t, "replace")
+	cmd.Env = append(cmd.Env, "SYS_TEST_FILE="+path)
+	in, err := cmd.StdinPipe()
+	if err != nil {
 		t.Fatal(err)
 	}
-	replace(t, filepath.Join(dir, "f"), "new")
-	if _, err := os.Stat(old); err == nil {
+	defer in.Close()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	kill := sync.OnceFunc(func() { cmd.Process.Kill(); cmd.Wait() })
+	defer kill()
+	temp, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	temp = strings.TrimSpace(temp)
+	age := func(path string) {
+		t.Helper()
+		past := time.Now().Add(-2 * TempTTL)
+		if err := os.Chtimes(path, past, past); err != nil {
+			t.Fatal(err)
+		}
+	}
+	age(temp)
+	replace(t, other, "new")
+	if _, err := os.Stat(temp); err != nil {
+		t.Error("a file that another process writes is gone")
+	}
+	kill()
+	fresh := filepath.Join(dir, TempName())
+	write(t, fresh, "", 0o600)
+	replace(t, other, "newer")
+	if _, err := os.Stat(temp); err == nil {
 		t.Error("the leftover of a killed process is still there")
 	}
 	if _, err := os.Stat(fresh); err != nil {
-		t.Error("a file that another process may be writing is gone")
+		t.Error("a file that another process may be about to rename is gone")
+	}
+	if got, err := os.ReadFile(path); string(got) != "old" {
+		t.Errorf("the file holds %q, %v", got, err)
 	}
 }
 

@@ -102,7 +102,8 @@ func TestSocket(t *testing.T) {
 	}
 }
 
-// A socket is told from another file and from nothing, whether somebody listens or not.
+// IsSocket distinguishes a socket, with or without a listener, from another file and from a
+// missing one.
 func TestIsSocket(t *testing.T) {
 	dir := socketDir(t)
 	path := filepath.Join(dir, "s")

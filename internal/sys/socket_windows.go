@@ -30,15 +30,15 @@ const (
 	pipePrefix = pipes + "pollux-"
 	// maxPipeName is more than a pipe's name has, in bytes.
 	maxPipeName = 1 << 10
-	// pipeBuffer is what a pipe holds before a write waits for the reader, in bytes. It
-	// is that of a unix socket.
+	// pipeBuffer is how much a pipe holds before a write waits for the reader, in bytes:
+	// as much as a unix socket.
 	pipeBuffer = 64 << 10
 )
 
 // A pipeListener listens on a named pipe.
 type pipeListener struct {
 	net.Listener
-	path string // of the file with the name; empty if there is none
+	path string // of the file with the name; empty without such a file
 	keep atomic.Bool
 }
 

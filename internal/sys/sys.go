@@ -39,7 +39,8 @@ func WorkingDir(pid int) string {
 }
 
 // Terminal returns the name of the terminal that controls one of the user's processes, as
-// ps shows it, such as "pts/3". It returns "" if there is none, or if it is not known.
+// ps shows it, such as "pts/3". It returns "" if the process has none, or if it is not
+// known.
 func Terminal(pid int) string {
 	if pid <= 0 {
 		return ""
@@ -92,6 +93,11 @@ func FreeSpace(dir string) (int64, error) { return freeSpace(dir) }
 // running processes started. macOS hides those of Apple's own programs. Systems other than
 // Linux and macOS return none.
 func Environs(key string) []string { return environs(key) }
+
+// CommandLine returns the arguments of one of the user's processes, the program first, and
+// its environment as KEY=VALUE, as they were when it started. Both are nil if they are not
+// known. Systems other than Linux return nil.
+func CommandLine(pid int) (args, env []string) { return commandLine(pid) }
 
 // DiskPath returns the path of a file without symbolic links, as the disk spells it. For a
 // file with several hard links it may be any of their paths. Systems other than macOS
@@ -180,6 +186,6 @@ func usable(dir string) bool {
 // are zero on systems without them.
 func Stamp(info fs.FileInfo) (changed int64, id uint64) { return stamp(info) }
 
-// Memory returns the resident memory of one of the user's processes in bytes, or 0 if it
-// is unknown.
+// Memory returns the memory of one of the user's processes in bytes, or 0 if it is unknown:
+// on Linux its anonymous memory, elsewhere its resident memory, which includes pages of files.
 func Memory(pid int) int64 { return memory(pid) }

@@ -55,3 +55,6 @@ func (queue exitWatch) wait() {
 		}
 	}
 }
+
+// getAttributes is the call that returns the attributes of a terminal.
+const getAttributes = unix.TIOCGETA

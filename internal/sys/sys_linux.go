@@ -47,11 +47,12 @@ func lookup(pid int) (Process, error) {
 func memory(pid int) int64 {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/statm")
 	fields := strings.Fields(string(data))
-	if err != nil || len(fields) < 2 {
+	if err != nil || len(fields) < 3 {
 		return 0
 	}
-	pages, _ := strconv.ParseInt(fields[1], 10, 64)
-	return pages * int64(os.Getpagesize())
+	resident, _ := strconv.ParseInt(fields[1], 10, 64)
+	files, _ := strconv.ParseInt(fields[2], 10, 64) // their resident pages, and shared memory
+	return (resident - files) * int64(os.Getpagesize())
 }
 
 func children(pid int) (pids []int) {
@@ -96,6 +97,21 @@ func environs(key string) (values []string) {
 		}
 	}
 	return values
+}
+
+func commandLine(pid int) (args, env []string) {
+	dir := "/proc/" + strconv.Itoa(pid)
+	if info, err := os.Stat(dir); pid <= 0 || err != nil || !own(dir, info) {
+		return nil, nil
+	}
+	read := func(name string) []string {
+		data, err := os.ReadFile(dir + name)
+		if err != nil || len(data) == 0 {
+			return nil
+		}
+		return strings.Split(strings.TrimSuffix(string(data), "\x00"), "\x00")
+	}
+	return read("/cmdline"), read("/environ")
 }
 
 func processesIn(name, dir string) (all []StartedProcess) {
@@ -228,7 +244,5 @@ func (pid exitWatch) wait() {
 	}
 }
 
-// exchange swaps two files in one step.
-func exchange(a, b string) error {
-	return unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
-}
+// getAttributes is the call that returns the attributes of a terminal.
+const getAttributes = unix.TCGETS

@@ -47,3 +47,5 @@ func environs(string) []string { return nil }
 func processesIn(string, string) []StartedProcess { return nil }
 
 func ended(pid int) bool { return !alive(pid) }
+
+func commandLine(int) (args, env []string) { return nil, nil }

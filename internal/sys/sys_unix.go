@@ -14,13 +14,15 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // TerminationSignals are the signals on which a process cleans up and ends.
 var TerminationSignals = []os.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT}
 
 // Variables to set, as messages name them: TempVars for the temporary directory, HomeVar for
-// the home directory, and DataVar for the directory from which [StateDir] is derived.
+// the home directory, and DataVar for the base of [StateDir].
 const (
 	TempVars = "TMPDIR"
 	HomeVar  = "HOME"
@@ -174,6 +176,8 @@ func leadGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr.Setpgid = true
 }
 
+func hideConsole(*exec.Cmd) {}
+
 func canAskToEnd() bool { return true }
 
 // A unixProcess leads a process group. All its methods but wait need a process
@@ -210,4 +214,17 @@ func (p *unixProcess) signal(sig syscall.Signal) {
 func (p *unixProcess) reap() {
 	syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 	p.cmd.Wait()
+}
+
+// ReadsKeys reports whether a program reads single keys from a terminal. Otherwise the
+// terminal keeps what is typed until the end of the line. It returns false if that is not
+// known, and for what is not a terminal.
+func ReadsKeys(device string) bool {
+	fd, err := unix.Open(device, unix.O_RDONLY|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	attributes, err := unix.IoctlGetTermios(fd, getAttributes)
+	return err == nil && attributes.Lflag&unix.ICANON == 0
 }

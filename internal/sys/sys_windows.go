@@ -21,7 +21,7 @@ import (
 var TerminationSignals = []os.Signal{os.Interrupt, windows.SIGTERM}
 
 // Variables to set, as messages name them: TempVars for the temporary directory, HomeVar for
-// the home directory, and DataVar for the directory from which [StateDir] is derived.
+// the home directory, and DataVar for the base of [StateDir].
 const (
 	TempVars = "TEMP and TMP" // Node.js reads TEMP first, Go reads TMP
 	HomeVar  = "USERPROFILE"
@@ -146,7 +146,7 @@ func bound(root *os.Root, name string, _ fs.FileInfo) bool {
 // fileStreamInformation is the class of information that lists a file's data streams.
 const fileStreamInformation = 22
 
-// hasStreams reports whether the file has data streams besides its content.
+// hasStreams reports whether the file has data streams in addition to its content.
 func hasStreams(h windows.Handle) bool {
 	// A FILE_STREAM_INFORMATION for each stream. The first is for the content, and says in
 	// its first field whether another follows.
@@ -191,3 +191,8 @@ func shell(line string) *exec.Cmd {
 func ended(pid int) bool { return !alive(pid) }
 
 func workingDir(int) string { return "" }
+
+func commandLine(int) (args, env []string) { return nil, nil }
+
+// ReadsKeys returns false: there is no tmux for Windows.
+func ReadsKeys(string) bool { return false }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/creack/pty"
+	"golang.org/x/term"
 )
 
 // A process has the terminal that controls it, also when its streams are elsewhere.
@@ -49,5 +50,31 @@ func TestTerminal(t *testing.T) {
 		if got := Terminal(cmd.Process.Pid); got != "" {
 			t.Errorf("a process that has ended is in %q", got)
 		}
+	}
+}
+
+// Single keys arrive only in a terminal that a program has set up so.
+func TestReadsKeys(t *testing.T) {
+	screen, tty, err := pty.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer screen.Close()
+	defer tty.Close()
+	if ReadsKeys(tty.Name()) {
+		t.Error("a new terminal reads single keys")
+	}
+	state, err := term.MakeRaw(int(tty.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !ReadsKeys(tty.Name()) {
+		t.Error("a raw terminal reads lines")
+	}
+	if err := term.Restore(int(tty.Fd()), state); err != nil {
+		t.Fatal(err)
+	}
+	if ReadsKeys(tty.Name()) || ReadsKeys(os.DevNull) || ReadsKeys(t.TempDir()) || ReadsKeys("/nowhere") {
+		t.Error("wrong about a terminal, or about what is none")
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 )
 
-// A class is what a rune does in a terminal.
+// A class says what a rune does in a terminal.
 type class int
 
 const (

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"pollux/internal/agent"
 	"pollux/internal/jsonl"
 	"pollux/internal/sys"
 )
@@ -72,6 +73,9 @@ type Report struct {
 	To    string `json:"to"`
 	Rows  []Row  `json:"rows"`
 	Total Counts `json:"total"`
+	// NotAsked is the number of calls that failed before an agent had their prompt, by kind.
+	// Rows and Total do not count them.
+	NotAsked map[string]int `json:"notAsked"`
 	// Skipped is the number of lines that could not be read.
 	Skipped int `json:"skippedLines"`
 }
@@ -83,7 +87,7 @@ func Read(dir string, days int, now time.Time) (Report, error) {
 	r := reader{
 		report: Report{
 			From: from.Format(time.DateOnly), To: now.Format(time.DateOnly),
-			Rows: []Row{}, Total: Counts{Errors: map[string]int{}},
+			Rows: []Row{}, Total: Counts{Errors: map[string]int{}}, NotAsked: map[string]int{},
 		},
 		rows: make(map[[3]string]*Row),
 	}
@@ -152,6 +156,10 @@ func (r *reader) line(data []byte) {
 	}
 	day := l.Start.Format(time.DateOnly)
 	if day < r.report.From {
+		return
+	}
+	if l.NotAsked || agent.Kind(l.Error).BeforePrompt() { // older releases did not mark such calls
+		r.report.NotAsked[l.Error]++
 		return
 	}
 	key := [3]string{day, l.Agent, l.Model}

@@ -57,6 +57,7 @@ type line struct {
 	Cached     int64     `json:"cached,omitempty"`
 	Fallback   bool      `json:"fallback,omitempty"`
 	Error      string    `json:"error,omitempty"`
+	NotAsked   bool      `json:"notAsked,omitempty"`
 }
 
 const lineVersion = 1
@@ -65,7 +66,7 @@ const lineVersion = 1
 func encode(c agent.Usage) ([]byte, error) {
 	data, err := json.Marshal(line{
 		Version: lineVersion, Start: c.Start.Truncate(time.Second),
-		Agent: shorten(c.Agent), Model: shorten(c.Model), Error: shorten(c.Error), Fallback: c.Fallback,
+		Agent: shorten(c.Agent), Model: shorten(c.Model), Error: shorten(c.Error), Fallback: c.Fallback, NotAsked: c.NotAsked,
 		DurationMs: c.Duration.Milliseconds(), QueuedMs: c.Queued.Milliseconds(),
 		Input: int64(c.Tokens.Input), Output: int64(c.Tokens.Output), Cached: int64(c.Tokens.Cached),
 	})

@@ -148,11 +148,43 @@ func TestFilesArePrivate(t *testing.T) {
 	}
 }
 
+// TestNotAsked checks that calls without an agent are apart from the others, also those of
+// releases that did not mark them.
+func TestNotAsked(t *testing.T) {
+	dir := t.TempDir()
+	unmarked := func(model, kind string) string {
+		return fmt.Sprintf(`{"v":1,"start":"2026-03-10T11:00:00Z","agent":"gemini","model":%q,"durationMs":5,"fallback":true,"error":%q}`, model, kind) + "\n"
+	}
+	old := unmarked("", "not installed") + unmarked("pro", "too old") + unmarked("", "unknown version") +
+		unmarked("", "credentials not linked") + unmarked("", "cancelled") + unmarked("", "auth")
+	if err := os.WriteFile(filepath.Join(dir, "2026-03.jsonl"), []byte(old), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	record(dir,
+		agent.Usage{Start: noon, Agent: "gemini", Error: "cancelled", NotAsked: true, Fallback: true},
+		agent.Usage{Start: noon, Agent: "gemini", Error: "not installed", NotAsked: true, Duration: time.Second},
+		agent.Usage{Start: noon.AddDate(0, 0, -1), Agent: "gemini", Error: "not installed", NotAsked: true},
+		agent.Usage{Start: noon, Agent: "gemini", Model: "pro"},
+	)
+	got := read(t, dir, 1)
+	want := map[string]int{"not installed": 2, "too old": 1, "unknown version": 1, "credentials not linked": 1, "cancelled": 1}
+	if !reflect.DeepEqual(got.NotAsked, want) {
+		t.Errorf("not asked: %v, want %v", got.NotAsked, want)
+	}
+	rows := []Row{
+		{"2026-03-10", "gemini", "", Counts{Calls: 2, Errors: map[string]int{"cancelled": 1, "auth": 1}, Fallbacks: 2, DurationMs: 10}},
+		{"2026-03-10", "gemini", "pro", Counts{Calls: 1, Errors: map[string]int{}}},
+	}
+	if !reflect.DeepEqual(got.Rows, rows) || got.Total.Calls != 3 || got.Total.DurationMs != 10 || got.Total.Fallbacks != 2 {
+		t.Errorf("the rows are %+v with the total %+v, want %+v", got.Rows, got.Total, rows)
+	}
+}
+
 // TestEmpty checks that nothing to report is a report with empty lists.
 func TestEmpty(t *testing.T) {
 	data, err := json.Marshal(read(t, filepath.Join(t.TempDir(), "none"), 7))
 	want := `{"from":"2026-03-04","to":"2026-03-10","rows":[],"total":{"calls":0,"errors":{},"fallbacks":0,` +
-		`"inputTokens":0,"cachedTokens":0,"outputTokens":0,"durationMs":0,"queuedMs":0},"skippedLines":0}`
+		`"inputTokens":0,"cachedTokens":0,"outputTokens":0,"durationMs":0,"queuedMs":0},"notAsked":{},"skippedLines":0}`
 	if err != nil || string(data) != want {
 		t.Errorf("got %s, %v\nwant %s", data, err, want)
 	}

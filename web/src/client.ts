@@ -5,7 +5,8 @@
 export interface Diff {
   id: string;
   path: string;
-  state: "open" | "accepted" | "orphaned"; // accepted: the agent must write the file
+  // accepted: the agent must write the file; outside: the file has the text already
+  state: "open" | "accepted" | "orphaned" | "outside";
   original: string;
   exists: boolean;
   eol?: string;
@@ -37,8 +38,36 @@ export interface Handler {
   // close returns the text as the user left it.
   close(id: string, reason: string): string | undefined;
   changed(id: string, content?: string, state?: string): void;
-  clients(labels: string[]): void; // the connected agents, as `pollux status` names them
-  message(level: string, text: string): void;
+  // clients gets the connected agents.
+  clients(all: Agent[]): void;
+  // outside gets the changes outside Pollux.
+  outside(list: Outside): void;
+  // began is called before a new connection repeats what is pending.
+  began(): void;
+  message(m: Notice): void;
+}
+
+export interface Agent {
+  label: string; // as `pollux status` names it
+  silent?: string; // that it changes files without asking, and how to change that
+}
+
+export interface Outside {
+  files: OutsideFile[];
+  more?: boolean; // there may be others
+}
+
+export interface OutsideFile {
+  path: string;
+  change: "changed" | "created" | "deleted";
+  notice?: string; // why the change cannot be displayed
+}
+
+export interface Notice {
+  level: string;
+  text: string;
+  diff?: string; // the diff that it is about
+  unwritten?: boolean; // diff/save writes the accepted text
 }
 
 interface Message {
@@ -134,6 +163,7 @@ export class Client {
 
   private begin(connection: Connection, stream: string) {
     connection.stream = stream;
+    this.handler.began();
     this.call("initialize", {
       protocol: 1,
       client: { name: "browser page", version: "" },
@@ -164,10 +194,13 @@ export class Client {
         this.handler.changed(p.id, p.content, p.state);
         break;
       case "clients":
-        this.handler.clients(p.clients.map((c: { label: string }) => c.label));
+        this.handler.clients(p.clients);
+        break;
+      case "outside":
+        this.handler.outside(p);
         break;
       case "message":
-        this.handler.message(p.level, p.text);
+        this.handler.message(p);
         break;
     }
     if (m.id !== undefined) await this.post({ id: m.id, result });

@@ -1,6 +1,6 @@
 // The review page: a list of pending diffs, and a view of one.
 
-import { type AcceptResult, agentName, Client, type Diff, retryDelay } from "./client";
+import { type AcceptResult, type Agent, agentName, Client, type Diff, type Notice, type Outside, retryDelay } from "./client";
 import { forget, login, takeLink, Unreachable } from "./login";
 import { notify, withdraw } from "./notify";
 import { Settling } from "./settle";
@@ -23,6 +23,7 @@ interface Item {
   shared: string[]; // the last text that Pollux has, then the texts being sent
   deciding?: boolean; // Pollux has not answered yet
   sent?: string; // the text that the user accepted or saved
+  stale?: boolean; // the file has changed on disk since
   timer?: number;
 }
 
@@ -30,12 +31,14 @@ const items = new Map<string, Item>();
 let current: Item | undefined;
 let view: DiffView | undefined;
 let drawn: Item | undefined; // what the view shows
-let agents: string[] = [];
+let agents: Agent[] = [];
+let outside: Outside = { files: [] };
 let online = false;
 let met = false; // the page was online before
 let ended = false; // the page has tried to connect again for a long time
 let shut = ""; // why the page must not connect
 const narrow = matchMedia("(max-width: 900px)");
+const phone = matchMedia("(max-width: 449px)");
 let unifiedWanted = localStorage.getItem("pollux-unified") === "1";
 
 const say = (text: string) => {
@@ -92,7 +95,7 @@ const client = new Client({
     if (loggedOut) {
       forget();
       shut = "This companion has ended, or the link was for another one. To open the page of a running one: pollux open";
-      if (items.size) toast("error", `${shut}${keepsTexts ? ". What you edited is in the journal: pollux journal" : ""}`);
+      if (items.size) message("error", `${shut}${keepsTexts ? ". What you edited is in the journal: pollux journal" : ""}`);
     }
     render();
   },
@@ -113,23 +116,24 @@ const client = new Client({
     const item: Item = known ?? { diff, crlf, text, unsent: false, shared: [] };
     if (!same) item.original = undefined;
     clearTimeout(item.timer);
-    Object.assign(item, { diff, crlf, text, unsent: false, shared: [content] });
+    Object.assign(item, { diff, crlf, text, unsent: false, shared: [content], stale: false });
     items.set(diff.id, item);
     if (typed !== undefined && typed !== content) {
       if (late) strand(diff.id, { path: diff.path, text: typed });
       else send(item);
     }
-    if (!known) {
+    if (!known && diff.state !== "outside") {
       const text = `${agentName(diff)} proposes a change to ${base(diff.path)}`;
       say(text);
       if (!late) notify(diff.id, text);
-      dropMessages(diff.path);
+      dropMessages("path", diff.path);
     }
-    if (!current || (current === item && !same)) show(item, !known);
+    if (!current || diff.state === "outside" || (current === item && !same)) show(item, !known);
     render();
   },
   close(id, reason) {
     const item = items.get(id);
+    dropMessages("diff", id);
     if (!item) return undefined;
     clearTimeout(item.timer);
     items.delete(id);
@@ -137,14 +141,16 @@ const client = new Client({
     const name = base(item.diff.path);
     const said: Record<string, string> = {
       accepted: `${name} was written with the accepted text.`,
-      unwritten: `${name} was accepted but not written.`,
       rejected: `The change to ${name} was rejected.`,
       closed: `The change to ${name} was answered in the terminal.`,
       superseded: `The change to ${name} was replaced by a newer one.`,
       saved: `${name} was saved.`,
+      kept: `${name} stays as it is.`,
+      ended: `The change to ${name} was not decided: Pollux has ended.`,
       failed: `The change to ${name} could not be shown.`,
     };
-    toast(reason === "unwritten" ? "warning" : "info", said[reason] ?? `The change to ${name} is closed.`, { about: item.diff.path });
+    dropMessages("path", item.diff.path);
+    if (reason !== "unwritten") message("info", said[reason] ?? `The change to ${name} is closed.`); // a warning follows
     if (tooLate(item) && ["accepted", "saved"].includes(reason)) strand(id, { path: item.diff.path, text: item.text });
     else if (!stranded.has(id)) unstore(id);
     if (current === item) show(following(), true);
@@ -179,11 +185,19 @@ const client = new Client({
     }
     render();
   },
-  clients(names) {
-    agents = names;
+  clients(all) {
+    agents = all;
     render();
   },
-  message: (level, text) => toast(level, text),
+  outside(list) {
+    outside = list;
+    render();
+  },
+  began() {
+    outside = { files: [] };
+    for (const p of document.querySelectorAll<HTMLElement>("[data-diff]")) p.remove();
+  },
+  message: told,
 });
 
 // edited records the text after each keystroke. It is sent when the user pauses.
@@ -239,7 +253,7 @@ async function reconcile() {
     items.delete(diff.id);
     withdraw(diff.id);
     if (unsent.has(diff.id) || item.unsent) strand(diff.id, { path: diff.path, text: item.text });
-    else toast("info", `The change to ${base(diff.path)} was answered while this page was not connected.`);
+    else message("info", `The change to ${base(diff.path)} was answered while this page was not connected.`);
   }
   for (const key of Object.keys(sessionStorage)) {
     const id = key.slice(storeKey.length);
@@ -262,7 +276,7 @@ function strand(id: string, { path, text: typed, why }: Stored) {
   text.readOnly = true;
   text.value = typed;
   text.setAttribute("aria-label", `Your text of ${base(path)}`);
-  toast("warning", `${why} Copy what you need of your text:`, {
+  message("warning", `${why} Copy what you need of your text:`, {
     more: text,
     dismissed() {
       stranded.delete(id);
@@ -293,6 +307,7 @@ function show(item: Item | undefined, focus: boolean) {
   $("conflict").hidden = true;
   draw(focus);
   settling.restart();
+  if (item) document.querySelector(`[data-id="${item.diff.id}"]`)?.scrollIntoView({ block: "nearest", inline: "nearest" });
 }
 
 // draw creates the view of the current diff. The cursor stays where it was.
@@ -362,9 +377,9 @@ function entry(diff: Diff): HTMLElement {
 function render() {
   $("status").textContent = shut ? "not connected" : online ? (agents.length ? `${agents.length} connected` : "no agent connected")
     : ended ? "Pollux has ended or cannot be reached" : met ? "reconnecting…" : "connecting…";
-  $("status").title = agents.join("\n");
+  $("status").title = agents.map((a) => a.label).join("\n");
   $("status").dataset.state = online ? (agents.length ? "ok" : "idle") : ended ? "ended" : "off";
-  const waiting = [...items.values()].filter((item) => item.diff.state !== "accepted").length;
+  const waiting = [...items.values()].filter((item) => item.diff.state === "open" || item.diff.state === "orphaned").length;
   document.title = [waiting ? `(${waiting})` : "", current ? `${base(current.diff.path)} –` : "", "Pollux review", ended ? "(ended)" : ""].filter(Boolean).join(" ");
   $<HTMLLinkElement & HTMLElement>("icon").href = icon(waiting > 0);
 
@@ -373,17 +388,14 @@ function render() {
   for (const item of items.values()) {
     const b = list.querySelector<HTMLElement>(`[data-id="${item.diff.id}"]`) ?? list.appendChild(entry(item.diff));
     b.setAttribute("aria-current", String(item === current));
-    b.querySelector(".tags")!.textContent = [
-      item.diff.exists ? "" : "new file",
-      item.diff.state === "orphaned" ? "agent ended" : "",
-      item.diff.state === "accepted" ? "accepted" : "",
-      fromLF(item.text, item.crlf) === item.diff.proposed ? "" : "edited",
-    ].filter(Boolean).join(", ");
+    renderTags(b.querySelector(".tags")!, item);
   }
 
+  const there = current?.diff.state === "outside";
   const orphaned = current?.diff.state === "orphaned";
-  $("accept").firstElementChild!.textContent = orphaned ? "Save to file" : "Accept";
-  $("reject").firstElementChild!.textContent = orphaned ? "Discard" : "Reject";
+  $("accept").firstElementChild!.textContent = orphaned || there ? "Save to file" : "Accept";
+  $("reject").firstElementChild!.textContent = there ? "Keep" : orphaned ? "Discard" : "Reject";
+  $("there").hidden = !there;
   const accepted = current?.diff.state === "accepted";
   const fixed = accepted ? undefined : current?.diff.readOnly;
   $("reset").hidden = Boolean(fixed);
@@ -394,26 +406,66 @@ function render() {
   $("accepted").textContent = accepted ? `Accepted. Waiting for the agent to write ${base(current!.diff.path)}.` : "";
   $("view").classList.toggle("frozen", accepted);
   $("kept").hidden = accepted || current?.original === undefined;
-  $("kept-text").textContent = `Not decided yet: press ${orphaned ? "Save to file" : "Accept"}. Changes that you kept are hidden.`;
+  $("kept-text").textContent = `Not decided yet: press ${orphaned || there ? "Save to file" : "Accept"}. Changes that you kept are hidden.`;
   $("path").textContent = current ? (roots.length ? relative(current.diff.path) : base(current.diff.path)) : "";
   const { at, of } = view?.position() ?? { at: 0, of: 0 };
   $("position").textContent = !of ? "no difference" : at ? `hunk ${at} of ${of}` : count(of, "hunk");
-  $("caption-old").textContent = current?.diff.exists ? "On disk" : "New file";
+  $("caption-old").textContent = there ? "Before" : current?.diff.exists ? "On disk" : "New file";
   $("caption-old").hidden = unified();
-  $("caption-new").textContent = accepted ? "Accepted text" : fixed ? "Proposed text, read-only" : "Proposed text: click it, or press e, to edit";
+  $("caption-new").textContent = there ? "Now: click it, or press e, to edit" : accepted ? "Accepted text" : fixed ? "Proposed text, read-only" : "Proposed text: click it, or press e, to edit";
   $("what").title = current ? current.diff.path : "";
-  $("from").textContent = current ? `from ${agentName(current.diff)}` : "";
+  $("from").textContent = !current ? "" : there ? agentName(current.diff) : `from ${agentName(current.diff)}`;
   $("from").title = current ? current.diff.client : "";
   $("mode").setAttribute("aria-pressed", String(unified()));
   // Not disabled: the button must keep the focus.
   const off = !online || !current || accepted || current.deciding || !settling.settled();
   for (const id of ["accept", "reject", "overwrite"]) $(id).setAttribute("aria-disabled", String(off));
+  renderOutside();
+  const silent = agents.flatMap((a) => a.silent ?? []);
   $("none").textContent = shut ? shut
     : !online && !met ? "Connecting to Pollux…"
     : !online ? `Pollux has ended or cannot be reached.${keepsTexts ? " Your edits are kept: pollux journal lists them." : ""}`
-    : agents.length ? "No pending changes. Changes that an agent proposes appear here."
+    : agents.length ? ["No pending changes. Changes that an agent proposes appear here.", ...silent].join("\n\n")
     : "No agent is connected. In Gemini CLI, type /ide enable and restart it; in Claude Code and Codex CLI, type /ide.";
 }
+
+// renderTags shows the states of a diff as words, each in its colour.
+function renderTags(box: Element, item: Item) {
+  const { diff } = item;
+  const there = diff.state === "outside";
+  const deleted = there && outside.files.some((f) => f.path === diff.path && f.change === "deleted");
+  const words: [string, boolean, string][] = [
+    ["new", !diff.exists && !deleted, "new file"],
+    ["deleted", deleted, "deleted"],
+    ["disk", Boolean(item.stale) || (there && diff.exists && !deleted), "changed on disk"],
+    ["ended", diff.state === "orphaned", "agent ended"],
+    ["done", diff.state === "accepted", "accepted"],
+    ["edited", fromLF(item.text, item.crlf) !== diff.proposed, "edited"],
+  ];
+  const tags = words.filter(([, on]) => on).flatMap(([state, , text]) => {
+    const tag = element("span", text);
+    tag.className = state;
+    return [tag, " "];
+  });
+  const text = tags.map((tag) => (typeof tag === "string" ? tag : tag.textContent)).join("");
+  if (box.textContent !== text) box.replaceChildren(...tags); // a replaced element would lose a click in progress
+}
+
+// renderOutside shows the list of changes outside Pollux.
+function renderOutside() {
+  const box = $<HTMLDetailsElement>("outside");
+  box.hidden = !online || outside.files.length === 0;
+  box.querySelector("summary")!.textContent = `${count(outside.files.length, "file")}${outside.more ? " or more" : ""} changed outside Pollux`;
+  $("outside-files").replaceChildren(...outside.files.map(({ path, change, notice }) => {
+    const b = element("button", `${roots.length ? relative(path) : path} (${notice ? `${change}; it cannot be shown: ${notice}` : change})`) as HTMLButtonElement;
+    b.disabled = Boolean(notice);
+    b.onclick = () => ask("outside/open", { path });
+    return b;
+  }));
+}
+
+// ask calls a method and shows its error.
+const ask = (method: string, params: unknown) => client.call(method, params).catch((err: Error) => message("error", err.message));
 
 const appeared = "This change has just appeared. Look at it, then decide.";
 
@@ -427,11 +479,11 @@ async function decide(method: "accept" | "reject", clicks: number, overwrite?: s
   if (!online) return hint("Pollux is not connected. Wait until it is, then decide.");
   if (!may) return hint(appeared);
   hint("");
-  dropMessages(item.diff.path);
+  dropMessages("path", item.diff.path);
   $("conflict").hidden = true;
   item.deciding = true;
   render();
-  const orphaned = item.diff.state === "orphaned";
+  const orphaned = item.diff.state === "orphaned" || item.diff.state === "outside";
   let taken = false;
   try {
     if (method === "reject") {
@@ -445,10 +497,10 @@ async function decide(method: "accept" | "reject", clicks: number, overwrite?: s
       id: item.diff.id, content: fromLF(item.sent, item.crlf), overwrite,
     });
     taken = res.status === "accepted";
-    if (res.status === "empty") toast("warning", res.message ?? "", { about: item.diff.path });
+    if (res.status === "empty") message("warning", res.message ?? "", { path: item.diff.path });
     if (res.status === "conflict") askConflict(item, res);
   } catch (err) {
-    toast("error", (err as Error).message, { about: item.diff.path });
+    message("error", (err as Error).message, { path: item.diff.path });
   } finally {
     item.deciding = false;
     if (!taken) {
@@ -469,9 +521,10 @@ function hint(text: string) {
 let hintTimer = 0;
 
 function askConflict(item: Item, res: AcceptResult) {
+  item.stale = true;
   const text = `${base(item.diff.path)} has changed on disk since the change was proposed, so it was not written. Compare the change with the file as it is now, or overwrite the file.`;
   if (current !== item) {
-    toast("warning", text, { about: item.diff.path });
+    message("warning", text, { path: item.diff.path });
     return;
   }
   $("conflict-text").textContent = text;
@@ -479,6 +532,7 @@ function askConflict(item: Item, res: AcceptResult) {
   $("overwrite").onclick = (e) => decide("accept", e.detail, res.version);
   $("compare").onclick = () => {
     item.diff.original = res.disk ?? "";
+    item.stale = false;
     item.original = undefined;
     show(item, true);
     render();
@@ -488,40 +542,77 @@ function askConflict(item: Item, res: AcceptResult) {
   say(text);
 }
 
-// toastDelays is how long messages stay, in milliseconds. One with a text to copy stays
-// until it is dismissed.
-const toastDelays: Record<string, number> = { info: 8000, warning: 300_000, error: 300_000 };
+// messageDelays is how long messages stay, in milliseconds, unless they are about a diff or
+// hold a text to copy.
+const messageDelays: Record<string, number> = { info: 8000, warning: 300_000, error: 300_000 };
 
-interface ToastOptions {
-  about?: string; // the path of the file
+interface MessageOptions {
+  path?: string; // the file that it is about
+  diff?: string; // the diff that it is about
   more?: HTMLElement;
   dismissed?: () => void;
 }
 
-// toast shows a message. It replaces the warnings and errors about the same file.
-function toast(level: string, text: string, { about, more, dismissed }: ToastOptions = {}) {
-  if (about) dropMessages(about);
-  const p = document.createElement("p");
-  p.className = `toast ${level}`;
-  p.textContent = text;
-  if (about) p.dataset.about = about;
-  const close = document.createElement("button");
-  close.textContent = "×";
+// message shows a message: information in a corner, warnings and errors above the text. It
+// replaces the warnings and errors about the same file or diff.
+function message(level: string, text: string, { path, diff, more, dismissed }: MessageOptions = {}) {
+  if (path) dropMessages("path", path);
+  if (diff) dropMessages("diff", diff);
+  const p = document.createElement("div");
+  p.className = `message ${level}`;
+  p.append(element("span", text));
+  if (path) p.dataset.path = path;
+  if (diff) p.dataset.diff = diff;
+  const close = element("button", "×");
   close.setAttribute("aria-label", "Dismiss");
   close.onclick = () => {
     p.remove();
     dismissed?.();
   };
-  p.append(close);
   if (more) p.append(more);
-  else setTimeout(() => p.remove(), toastDelays[level] ?? toastDelays.error);
-  $("toasts").append(p);
+  p.append(close);
+  if (!more && !diff) setTimeout(() => p.remove(), messageDelays[level] ?? messageDelays.error);
+  $(level === "info" ? "toasts" : "messages").append(p);
 }
 
-// dropMessages removes the warnings and errors about a file, which are out of date. Other
-// messages go away soon.
-function dropMessages(path: string) {
-  for (const p of document.querySelectorAll<HTMLElement>(".toast:not(.info)")) if (p.dataset.about === path) p.remove();
+function element(tag: string, text: string): HTMLElement {
+  const e = document.createElement(tag);
+  e.textContent = text;
+  return e;
+}
+
+// dropMessages removes the warnings and errors about a file or a diff, which are out of
+// date. Other messages go away soon.
+function dropMessages(about: "path" | "diff", name: string) {
+  for (const p of $("messages").querySelectorAll<HTMLElement>(".message")) if (p.dataset[about] === name) p.remove();
+}
+
+// told shows a message of Pollux.
+function told({ level, text, diff, unwritten }: Notice) {
+  if (diff && current?.diff.id === diff && current.diff.state === "orphaned") return; // it is shown already
+  message(level, text, { diff, more: unwritten ? writer(diff!, "Write the file") : undefined });
+}
+
+// A press that was meant for something else must not write a file.
+const offered = new Settling(() => {});
+
+// writer returns a button that writes the accepted text of a diff, which its agent did not
+// write.
+function writer(id: string, label: string, overwrite?: string): HTMLElement {
+  const b = element("button", label) as HTMLButtonElement;
+  offered.restart();
+  b.onclick = async (e) => {
+    if (!offered.decides(e.detail)) return;
+    b.disabled = true;
+    try {
+      const res = await client.call<AcceptResult>("diff/save", { id, overwrite });
+      if (res.status !== "conflict") return; // Pollux withdraws the message
+      message("warning", `${res.message} To replace what it holds now, which the journal keeps:`, { diff: id, more: writer(id, "Overwrite the file", res.version) });
+    } catch (err) {
+      message("error", (err as Error).message, { diff: id, more: writer(id, label, overwrite) });
+    }
+  };
+  return b;
 }
 
 // icon returns the page's icon, with a dot if a change is pending.
@@ -579,6 +670,7 @@ $("unkeep").onclick = () => {
   draw(true);
   render();
 };
+$("outside-keep").onclick = () => ask("outside/dismiss", {});
 $("keys-close").onclick = () => actions.help();
 $("keys").addEventListener("close", () => settling.restart()); // the dialog covered the change
 
@@ -642,6 +734,16 @@ narrow.addEventListener("change", () => {
   if (current) draw(false);
   render();
 });
+
+// On a phone, the list of keys has the settings of the page too: the header has no room.
+function place() {
+  const settings = [$("notify"), $("theme")];
+  if (phone.matches) $("options").append(...settings);
+  else $("help").before(...settings);
+  $("help").textContent = phone.matches ? "More" : "Keys";
+}
+phone.addEventListener("change", place);
+place();
 
 // enter connects with a link. It keeps the link, which is no longer in the address bar,
 // until Pollux answers or another link is opened.

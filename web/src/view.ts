@@ -90,6 +90,7 @@ export class DiffView {
   readonly editor: EditorView;
   private merge?: MergeView;
   private quiet = false;
+  private undone?: number; // where a hunk was undone, if nothing was edited since
   private writing = new Compartment();
 
   constructor(private options: ViewOptions) {
@@ -107,6 +108,7 @@ export class DiffView {
       keymap.of([...defaultKeymap, ...historyKeymap, indentWithTab, { key: "Escape", run: () => (options.left(), true) }]),
       EditorView.contentAttributes.of({ "aria-label": `Proposed text of ${options.path}, ${options.readOnly ? "read-only" : "editable"}` }),
       EditorView.updateListener.of((u) => {
+        if (u.docChanged) this.undone = undefined;
         if (u.docChanged && !this.quiet) options.changed(this.text());
         else if (u.selectionSet) options.moved();
       }),
@@ -174,12 +176,22 @@ export class DiffView {
     this.editor.dispatch({ effects: this.writing.reconfigure(EditorState.readOnly.of(true)) });
   }
 
+  // next and previous move the cursor to another hunk, and show it with the text around it.
   next() {
     goToNextChunk(this.editor);
+    this.moveTo(this.cursor());
   }
 
   previous() {
     goToPreviousChunk(this.editor);
+    this.moveTo(this.cursor());
+  }
+
+  // goOn moves the cursor to the hunk at or after it, or else to the last one.
+  private goOn() {
+    const chunks = getChunks(this.editor.state)?.chunks ?? [];
+    const hunk = chunks.find((c) => c.fromB >= this.cursor()) ?? chunks.at(-1);
+    if (hunk) this.moveTo(hunk.fromB);
   }
 
   // first moves the cursor to the first hunk.
@@ -208,12 +220,15 @@ export class DiffView {
     return this.merge ? this.merge.a.state.doc : getOriginalDoc(this.editor.state);
   }
 
-  // undo replaces the hunk at the cursor with the original text. It reports whether there
-  // is one.
+  // undo replaces the hunk at the cursor with the original text, and goes on to the next
+  // one. It reports whether there is one.
   undo(): boolean {
     const hunk = hunkAt(this.editor.state);
-    if (hunk) this.edit(hunk.fromB, hunk.toB, between(this.original(), hunk.fromA, hunk.toA));
-    return Boolean(hunk);
+    if (!hunk) return false;
+    this.edit(hunk.fromB, hunk.toB, between(this.original(), hunk.fromA, hunk.toA));
+    this.undone = this.cursor();
+    this.goOn();
+    return true;
   }
 
   // keep hides the marks of the hunk at the cursor: the original text becomes equal. It
@@ -231,13 +246,14 @@ export class DiffView {
     return true;
   }
 
-  // take replaces the text around the cursor with that of the proposal. It reports whether
-  // they differ there.
+  // take replaces the text around the cursor, or else that of the hunk that was just undone,
+  // with that of the proposal. It reports whether they differ there.
   take(proposed: string): boolean {
-    const { doc, selection } = this.editor.state;
+    const { doc } = this.editor.state;
     const now = doc.toJSON(), lines = proposed.split("\n");
-    const line = doc.lineAt(selection.main.head).number - 1;
-    const hunk = hunksBetween(lines, now).find((h) => h.new <= line && line <= h.newEnd);
+    const hunks = hunksBetween(lines, now);
+    const hunk = [this.cursor(), this.undone].filter((at) => at !== undefined).map((at) => doc.lineAt(at).number - 1)
+      .map((line) => hunks.find((h) => h.new <= line && line <= h.newEnd)).find(Boolean);
     if (!hunk) return false;
     // The edit includes the line feed after the hunk, or the one before it at the text's end.
     const [from, to] = [now.slice(0, hunk.new), now.slice(0, hunk.newEnd)].map((all) => all.reduce((n, l) => n + l.length + 1, 0));
@@ -250,7 +266,7 @@ export class DiffView {
 
   // edit replaces a part of the text and moves the cursor there.
   private edit(from: number, to: number, insert: string) {
-    this.editor.dispatch({ changes: { from, to: Math.min(to, this.editor.state.doc.length), insert }, selection: { anchor: from }, scrollIntoView: true, userEvent: "revert" });
+    this.editor.dispatch({ changes: { from, to: Math.min(to, this.editor.state.doc.length), insert }, selection: { anchor: from }, effects: EditorView.scrollIntoView(from, { y: "center" }), userEvent: "revert" });
   }
 
   destroy() {

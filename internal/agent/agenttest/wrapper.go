@@ -21,7 +21,7 @@ import (
 // a file beside it; elsewhere it is a shell script.
 type wrapper struct {
 	Program string
-	// Version is what the wrapper prints. If it is empty, the program prints its own.
+	// Version is the version that the wrapper prints. If it is empty, the program prints its own.
 	Version string
 }
 

@@ -69,12 +69,13 @@ func readOnlyCommand(l agent.Launch) (agent.Command, error) {
 }
 
 // compileCacheTTL is how long the compile cache is kept. Node.js never removes
-// what it has kept for older releases of the CLI.
+// the code of older releases of the CLI.
 const compileCacheTTL = 30 * 24 * time.Hour
 
 // compileCache returns the variable that makes Node.js (22.1 or newer) keep the
 // compiled code of the CLI, below the user's directory for caches. The user's own
-// setting has precedence. Change mode must not see files of its own in the workspace.
+// setting has precedence. The cache must not be in the workspace, where change mode
+// would take its files for edits.
 func compileCache(l agent.Launch) []string {
 	const name = "NODE_COMPILE_CACHE"
 	dir := cacheDir(l.Env)

@@ -3,7 +3,6 @@ package gemini
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 	"pollux/internal/agent"
 	"pollux/internal/agent/gemini/download"
 	"pollux/internal/lazy"
+	"pollux/internal/npm"
 	"pollux/internal/sys"
 )
 
@@ -43,17 +43,11 @@ func locate(from agent.Source) (agent.Program, error) {
 		return agent.Program{}, fault(agent.NotInstalled, tidy(from.Env, err.Error()))
 	}
 	c := agent.Program{Path: path, Argv: argv}
-	script, err := sys.EvalSymlinks(argv[len(argv)-1])
-	if err != nil {
+	script := argv[len(argv)-1]
+	if _, err := os.Stat(script); err != nil {
 		return agent.Program{}, fault(agent.NotInstalled, err.Error())
 	}
-	dir := filepath.Dir(script)
-	for range 4 {
-		if c.Version = packageVersion(dir); c.Version != "" {
-			return c, nil
-		}
-		dir = filepath.Dir(dir)
-	}
+	c.Version = npm.Version(script, download.Package)
 	return c, nil
 }
 
@@ -64,20 +58,6 @@ func version(ctx context.Context, from agent.Source, c agent.Program) (agent.Pro
 		return agent.Program{}, context.Cause(ctx)
 	}
 	return c, nil
-}
-
-// packageVersion returns the version in a directory's package.json. It is empty if it is
-// another package.
-func packageVersion(dir string) string {
-	data, err := os.ReadFile(filepath.Join(dir, "package.json"))
-	if err != nil {
-		return ""
-	}
-	var p struct{ Name, Version string }
-	if json.Unmarshal(data, &p) != nil || p.Name != "@google/gemini-cli" {
-		return ""
-	}
-	return p.Version
 }
 
 var versionNumber = lazy.Regexp(`\d+\.\d+\.\d+\S*`)

@@ -47,6 +47,7 @@ const (
 type Runner struct {
 	agent  *agent.Agent
 	idle   time.Duration // the longest time without output
+	most   int64         // the output of a run in bytes, at most
 	log    *slog.Logger
 	temp   *agent.TempDir
 	ctx    context.Context // ends with Close
@@ -84,7 +85,7 @@ func New(row *agent.Agent, opts agent.Options) (*Runner, error) {
 	}
 	r := &Runner{
 		agent: row, temp: temp, lookups: make(map[string]*lookup), idle: cmp.Or(opts.IdleTimeout, 5*time.Minute),
-		log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)),
+		most: maxOutput, log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)),
 	}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	return r, nil
@@ -261,7 +262,7 @@ func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 		}
 	}
 	if err := run.start(ctx); err != nil {
-		return agent.Result{Runner: agent.Spawned}, err
+		return agent.Result{}, err
 	}
 	result, err := run.follow(ctx)
 	run.flush()

@@ -262,11 +262,12 @@ func TestOutputIsBounded(t *testing.T) {
 	if err != nil || !r.Truncated || len(r.Answer) != agent.MaxAnswer {
 		t.Errorf("%d bytes, truncated %v, %v", len(r.Answer), r.Truncated, err)
 	}
-	if r, err := b.run(t.Context(), "fake:flood=100"); err != nil || r.Answer != "after the flood" {
+	b.runner.most = 8 << 20
+	if r, err := b.run(t.Context(), "fake:flood=7"); err != nil || r.Answer != "after the flood" {
 		t.Errorf("got %q, %v", r.Answer, err)
 	}
-	_, err = b.run(t.Context(), "fake:flood=260")
-	agenttest.WantKind(t, err, agent.TooMuchOutput)
+	_, err = b.run(t.Context(), "fake:flood=9")
+	agenttest.WantKind(t, err, agent.TooMuchOutput, "over 8 MiB")
 }
 
 // Every value is joined to its flag, and none of them is yolo.
@@ -414,8 +415,8 @@ func TestSlowVersionIsAskedOnce(t *testing.T) {
 	}
 }
 
-// Sources have lookups of their own. The runner remembers a limited number of
-// them, the ones that were used last.
+// Each source has its own lookup. The runner remembers a limited number of
+// lookups, those used last.
 func TestLookupsOfSources(t *testing.T) {
 	fake, err := fakecli.Install(t.TempDir(), "0.61.0")
 	if err != nil {

@@ -172,8 +172,6 @@ func (run *run) follow(ctx context.Context) (agent.Result, error) {
 		case !ended.IsZero() && now.Sub(ended) > exitTimeout:
 			exited = true // nothing after the result matters
 			continue
-		case run.printed > maxOutput:
-			fault = run.error(agent.TooMuchOutput, fmt.Sprintf("over %d MiB", maxOutput>>20))
 		case now.Sub(last) > run.r.idle:
 			fault = run.error(agent.Stalled, fmt.Sprintf("no output for %s", run.r.idle))
 		default:
@@ -214,6 +212,8 @@ func (run *run) fault() *agent.Error {
 		return run.error(agent.Strayed, run.transcript.Strayed())
 	case searching && run.looping:
 		return run.error(agent.SearchQuota, "")
+	case run.printed > run.r.most:
+		return run.error(agent.TooMuchOutput, fmt.Sprintf("over %d MiB", run.r.most>>20))
 	}
 	return nil
 }
@@ -256,7 +256,7 @@ func (run *run) read() (int, error) {
 		f *os.File
 		w io.Writer
 	}{{run.stderr, errWriter{run}}, {run.stdout, run.parser}} {
-		for run.printed <= maxOutput {
+		for run.printed <= run.r.most {
 			n, err := stream.f.Read(run.buf)
 			total += n
 			run.printed += int64(n)

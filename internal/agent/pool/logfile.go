@@ -13,7 +13,7 @@ const (
 	maxLog = 1 << 20
 )
 
-// A logFile is the file of [agent.Command.Log], nil if there is none.
+// A logFile is the file of [agent.Command.Log], or nil for a command without one.
 type logFile struct {
 	note func([]byte) // called with each part that was read
 

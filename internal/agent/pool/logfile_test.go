@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// On Windows, Gemini CLI writes its log to a file. Pollux read none of it: a model that was
-// used up held a question up until its timeout, and an ignored policy was not noticed.
+// On Windows, Gemini CLI writes its log to a file. Pollux did not read that file: a model
+// without quota delayed a question until its timeout, and an ignored policy went unnoticed.
 func TestLogFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	write := func(text string) {

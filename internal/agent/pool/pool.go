@@ -303,7 +303,10 @@ func (p *Pool) attempt(ctx context.Context, req agent.Request, emit func(agent.E
 	}
 	s, prompt, err := p.session(ctx, program, k, req)
 	if err != nil {
-		return agent.Result{}, nil, err
+		if _, fromProcess := errors.AsType[*agent.Error](err); fromProcess {
+			result.Runner = agent.Warmed
+		}
+		return result, nil, err
 	}
 	answering, answered := context.WithCancel(ctx)
 	p.tasks.Go(func() { p.prepareDuring(answering, s.w) })

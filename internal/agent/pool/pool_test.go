@@ -249,6 +249,24 @@ func TestWarmFallsBack(t *testing.T) {
 	}
 }
 
+// The result of a refused request names the process that was reached, and no process otherwise.
+func TestRefusingProcess(t *testing.T) {
+	s := sit(t, agent.Warmed, fakecli.StrangeACP, nil)
+	r, err := s.Ask(t.Context(), agent.Request{Prompt: "fake:echo"})
+	agenttest.WantKind(t, err, agent.Auth)
+	if r.Runner != agent.Warmed {
+		t.Errorf("the runner is %q", r.Runner)
+	}
+	none := agent.Source{Command: filepath.Join(t.TempDir(), "none")}
+	for _, spawn := range []bool{false, true} {
+		r, err := s.Ask(t.Context(), agent.Request{Prompt: "fake:echo", Source: none, Spawn: spawn})
+		agenttest.WantKind(t, err, agent.NotInstalled)
+		if r.Runner != "" {
+			t.Errorf("the runner is %q", r.Runner)
+		}
+	}
+}
+
 // A process that no longer creates sessions is abandoned, and the request waits
 // for it no longer than for a start.
 func TestWarmMuteSession(t *testing.T) {

@@ -205,7 +205,7 @@ func TestRetiredProcessPreparesNothing(t *testing.T) {
 	})
 }
 
-// A checker is a fallback of which only the check is used.
+// A checker is a fallback that is only used for its check.
 type checker struct{ Fallback }
 
 func (checker) Asking(context.Context, agent.Source) (agent.Program, bool) {

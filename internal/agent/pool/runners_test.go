@@ -57,7 +57,7 @@ func testRunner(t *testing.T, d double, kind string) {
 			}
 		},
 		"noise":   func(t *testing.T, s *agenttest.Bench) { s.Want("fake:noise", "through the noise") },
-		"a flood": func(t *testing.T, s *agenttest.Bench) { s.Want("fake:flood=20", "after the flood") },
+		"a flood": func(t *testing.T, s *agenttest.Bench) { s.Want("fake:flood=4", "after the flood") },
 		"a big answer": func(t *testing.T, s *agenttest.Bench) {
 			s.Want("fake:big=1000000", strings.Repeat("0123456789abcdef", 62500))
 		},

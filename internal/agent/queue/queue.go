@@ -1,8 +1,8 @@
-// Package queue gives requests to an agent their turn.
+// Package queue decides which request to an agent may run next, and when.
 //
-// A quota belongs to an account, so all that needs care for a quota's sake is counted
-// per account: how many requests run at once, how fast processes are started one after
-// the other, and which models have used up their quota. Callers that wait take turns.
+// A quota belongs to an account, so everything that affects a quota is counted per
+// account: how many requests run at the same time, how fast processes are started one
+// after the other, and which models have used up their quota. Waiting callers take turns.
 package queue
 
 import (

@@ -258,7 +258,7 @@ func (c *Client) connected() *clientConn {
 	return nil
 }
 
-// connect returns the connection. It opens one if there is none.
+// connect returns the connection, and opens it if necessary.
 func (c *Client) connect(ctx context.Context) (*clientConn, error) {
 	if conn := c.connected(); conn != nil {
 		return conn, nil

@@ -10,6 +10,6 @@
 // serves only processes of the same user.
 //
 // A call never fails because of the pool on this machine: a client that cannot reach it
-// answers with a runner of its own, and sends a request again whose pool has ended. A
+// answers with its own runner, and sends a request again if the pool ended meanwhile. A
 // client of a pool on another machine has no other runner.
 package shared

@@ -1,7 +1,6 @@
 package shared
 
 import (
-	"bufio"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -13,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -178,37 +176,22 @@ func Starter(path string, argv []string, hello Hello) func(context.Context) (io.
 // errReplaced reports that the pool that was started listens on another socket.
 var errReplaced = errors.New("Pollux has been replaced by another version since this bridge started: restart the MCP client")
 
-// ReadyLine is what a pool prints on standard output once it listens, or when another
-// one does. Any other line is an error.
+// ReadyLine is the line that a pool prints on standard output once it, or another pool,
+// listens. Any other line is an error.
 const ReadyLine = "ready"
 
 // Start starts a pool in the background and waits until it listens. argv must print
 // [ReadyLine] then.
 func Start(ctx context.Context, argv []string) error {
-	out, in, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	defer out.Close()
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Stdout = in
 	cmd.Dir = filepath.VolumeName(os.TempDir()) + string(filepath.Separator)
-	cmd, err = sys.StartDetached(cmd)
-	in.Close()
+	line, rest, err := sys.StartReporting(ctx, cmd)
 	if err != nil {
 		return err
 	}
-	go cmd.Wait()
-	defer context.AfterFunc(ctx, func() { out.Close() })()
-	line, err := bufio.NewReader(out).ReadString('\n')
-	line = strings.TrimSpace(line)
-	switch {
-	case line == ReadyLine:
-		return nil
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case line != "":
+	rest.Close()
+	if line != ReadyLine {
 		return errors.New(line)
 	}
-	return fmt.Errorf("it ended before it was ready: %w", err)
+	return nil
 }

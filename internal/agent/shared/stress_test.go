@@ -255,14 +255,15 @@ func (s *stressSeat) leave() {
 
 var seedFlag = flag.Uint64("seed", 0, "seed of the stress test; random by default")
 
-// 20 bridges ask a pool 1,000 times, while bridges, pools and agents are killed. Each call
-// is answered, unless its own bridge was killed. At the end, no process, slot, socket or
-// file is left.
+// 20 bridges ask a pool 1,000 times, or 300 with -short, while bridges, pools and agents are
+// killed. Each call is answered, unless its own bridge was killed. At the end, no process,
+// slot, socket or file is left.
 func TestStress(t *testing.T) {
+	const bridges, lanes = 20, 2
+	calls, callsPerKill := 1000, 20
 	if testing.Short() {
-		t.Skip("it takes long")
+		calls, callsPerKill = 300, 10
 	}
-	const bridges, lanes, calls, callsPerKill = 20, 2, 1000, 20
 	seed := *seedFlag
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())

@@ -2,7 +2,6 @@ package change
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -236,20 +235,6 @@ func stateOf(t *testing.T, tr tree) state {
 		t.Fatal(err)
 	}
 	return s
-}
-
-func TestGitSaysWhyItEnded(t *testing.T) {
-	for want, cause := range map[string]error{
-		"git took longer than 1m0s":                nil,
-		"git was stopped: Pollux is shutting down": errors.New("Pollux is shutting down"),
-	} {
-		ctx, cancel := context.WithDeadlineCause(t.Context(), time.Now(), cause)
-		defer cancel()
-		g := git{ctx: ctx, dir: t.TempDir()}
-		if _, err := g.output("version"); err == nil || err.Error() != want {
-			t.Errorf("the error is %v; want %q", err, want)
-		}
-	}
 }
 
 // envMark is the file that the test program creates instead of running tests.
@@ -544,7 +529,7 @@ func TestSnapshotSeesEachChange(t *testing.T) {
 			}
 			before = after
 		}
-		// What is behind a link to a directory is not part of the tree.
+		// Files behind a link to a directory are not part of the tree.
 		if links {
 			target, err := os.Readlink(in("away"))
 			if err != nil {

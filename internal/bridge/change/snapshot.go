@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"pollux/internal/git"
 	"pollux/internal/sys"
 )
 
@@ -63,8 +64,8 @@ func openTree(ctx context.Context, dir string) (tree, error) {
 	if _, err := exec.LookPath("git"); err != nil {
 		return t, nil
 	}
-	g := git{ctx: ctx, dir: dir}
-	where, err := g.output("rev-parse", "--is-inside-work-tree", "--show-toplevel", "--absolute-git-dir", "--show-prefix")
+	g := git.Repository{Context: ctx, Dir: dir}
+	where, err := g.Output("rev-parse", "--is-inside-work-tree", "--show-toplevel", "--absolute-git-dir", "--show-prefix")
 	lines := strings.Split(where, "\n")
 	switch inside := strings.TrimSpace(lines[0]); {
 	case err != nil && inside != "false" && inRepository(dir):
@@ -77,7 +78,7 @@ func openTree(ctx context.Context, dir string) (tree, error) {
 	top, gitDir := strings.TrimRight(lines[1], "\r"), strings.TrimRight(lines[2], "\r")
 	t.prefix = strings.TrimRight(lines[3], "\r")
 	if t.prefix != "" {
-		if _, err := g.output("check-ignore", "-q", "--", dir); err == nil {
+		if _, err := g.Output("check-ignore", "-q", "--", dir); err == nil {
 			return t, nil
 		}
 	}
@@ -138,9 +139,9 @@ func (s *scan) list(dir string, produce func(io.Writer) error) error {
 // repository adds the files of a repository's work tree that git does not
 // ignore, and the files that git reads or runs.
 func (s *scan) repository(top, gitDir string) error {
-	g := git{ctx: s.ctx, dir: top}
+	g := git.Repository{Context: s.ctx, Dir: top}
 	err := s.list(top, func(names io.Writer) error {
-		return g.run(names, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+		return g.Run(names, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	})
 	if err != nil {
 		return err
@@ -166,8 +167,8 @@ func (s *scan) repository(top, gitDir string) error {
 
 // nested adds a submodule or a nested repository.
 func (s *scan) nested(dir string) error {
-	g := git{ctx: s.ctx, dir: dir}
-	where, err := g.output("rev-parse", "--absolute-git-dir", "--show-prefix")
+	g := git.Repository{Context: s.ctx, Dir: dir}
+	where, err := g.Output("rev-parse", "--absolute-git-dir", "--show-prefix")
 	gitDir, prefix, _ := strings.Cut(where, "\n")
 	if err != nil || strings.TrimSpace(prefix) != "" { // not a repository, or an empty submodule
 		return s.walk(dir, "")
@@ -286,53 +287,4 @@ func inRepository(dir string) bool {
 		}
 		dir = parent
 	}
-}
-
-// A git runs git commands in a repository that is not trusted.
-type git struct {
-	ctx context.Context
-	dir string
-}
-
-// output returns what a command prints, or what it had printed when it failed.
-func (g *git) output(args ...string) (string, error) {
-	var out strings.Builder
-	err := g.run(&out, args...)
-	return out.String(), err
-}
-
-func (g *git) run(out io.Writer, args ...string) error {
-	args = append([]string{
-		"-c", "core.fsmonitor=false", "-c", "core.hooksPath=" + os.DevNull, "-c", "core.pager=cat",
-		"-c", "core.untrackedCache=false", "-c", "submodule.recurse=false",
-		// Without it, Git for Windows leaves out paths of more than 260 characters.
-		"-c", "core.longPaths=true",
-	}, args...)
-	cmd := exec.CommandContext(g.ctx, "git", args...)
-	cmd.Dir = g.dir
-	cmd.WaitDelay = time.Second
-	for _, kv := range os.Environ() {
-		if !strings.HasPrefix(strings.ToUpper(kv), "GIT_") { // Windows ignores the case of names
-			cmd.Env = append(cmd.Env, kv)
-		}
-	}
-	// Do not fetch objects: the repository could name a command for that.
-	cmd.Env = append(cmd.Env, "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "GIT_NO_LAZY_FETCH=1",
-		"GIT_ALLOW_PROTOCOL=none", "LC_ALL=C")
-	var stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = out, &stderr
-	if err := cmd.Run(); err != nil {
-		switch err := context.Cause(g.ctx); {
-		case errors.Is(err, context.DeadlineExceeded):
-			return fmt.Errorf("git took longer than %v", snapshotTimeout)
-		case err != nil:
-			return fmt.Errorf("git was stopped: %w", err)
-		}
-		line, _, _ := strings.Cut(strings.TrimSpace(stderr.String()), "\n")
-		if line == "" {
-			line = err.Error()
-		}
-		return errors.New(line)
-	}
-	return nil
 }

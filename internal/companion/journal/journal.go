@@ -44,6 +44,16 @@ const (
 	Replaced   State = "replaced"   // the content of a file before a restore
 )
 
+// An Ending is how a change ended that the agent closed.
+type Ending string
+
+// The endings that the file shows, some seconds later.
+const (
+	InTerminal Ending = "accepted"  // the file holds the text
+	Refused    Ending = "rejected"  // the file is as it was before
+	Withdrawn  Ending = "withdrawn" // the same, and the agent did not close it for an answer
+)
+
 // An Entry describes one proposal.
 type Entry struct {
 	ID   string    `json:"id"`
@@ -58,6 +68,8 @@ type Entry struct {
 	// contain it.
 	Unwritten bool `json:"unwritten,omitempty"`
 	Edited    bool `json:"edited,omitempty"`
+	// Ending says how a Closed change ended; empty if that is not known.
+	Ending Ending `json:"ending,omitempty"`
 	// CRLF means that the agent writes the lines of the file with CRLF, although
 	// the text in the journal has LF. A restore does the same.
 	CRLF bool `json:"crlf,omitempty"`
@@ -150,6 +162,11 @@ func (j *Journal) Edit(id, text string) error {
 // user accepted.
 func (j *Journal) Finish(id string, s State, unwritten bool) error {
 	return j.change(id, func(e *Entry) error { e.State, e.Unwritten = s, unwritten; return nil })
+}
+
+// SetEnding records how a Closed change ended.
+func (j *Journal) SetEnding(id string, how Ending) error {
+	return j.change(id, func(e *Entry) error { e.Ending = how; return nil })
 }
 
 func (j *Journal) change(id string, f func(*Entry) error) error {

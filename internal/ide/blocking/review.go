@@ -8,29 +8,29 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-
 	"pollux/internal/companion"
+	"pollux/internal/ide/mcp"
 )
-
-// ErrDropped reports that a notification was dropped: the agent cannot receive one now.
-var ErrDropped = errors.New("the agent cannot receive a notification now")
-
-// ErrUndelivered reports that the session ended before the agent had the answer.
-var ErrUndelivered = errors.New("the agent ended before it received the outcome")
 
 // ErrUndecided answers a change that another one has replaced, or that could not be
 // displayed.
 var ErrUndecided = errors.New("the user has not decided in the editor: ask in the terminal")
 
-// A review is a call that shows a change and whose answer has not been written.
+// A review is a call that shows a change, about which the user has not decided.
 type review struct {
-	call     *Call
+	call     *mcp.Call
 	proposal companion.Proposal
 	tab      string
-	outcome  chan companion.Outcome // holds at most one
-	decided  bool                   // it has an outcome, or gets none
-	done     func(error)            // reports that the agent has the answer; may be nil
+	texts    func(companion.Outcome) []string
+}
+
+// answer answers the call. done is that of [companion.Session.Resolve]; it may be nil.
+func (r *review) answer(o companion.Outcome, done func(error)) {
+	if o.Superseded || o.Failed {
+		r.call.Answer(nil, ErrUndecided, done)
+	} else {
+		r.call.Answer(r.texts(o), nil, done)
+	}
 }
 
 // A Proposed is what an agent asks to show.
@@ -49,14 +49,14 @@ func ParseProposed(args json.RawMessage, pathName string) (p Proposed, err error
 		Text         *string         `json:"new_file_contents"`
 		Tab          string          `json:"tab_name"`
 	}
-	if err := Unmarshal(args, &a); err != nil {
+	if err := mcp.DecodeArgs(args, &a); err != nil {
 		return p, err
 	}
 	path := a.NewPath
 	if pathName == "original_file_path" {
 		path = a.OriginalPath
 	}
-	if err := Unmarshal(path, &p.Path); err != nil {
+	if err := mcp.DecodeArgs(path, &p.Path); err != nil {
 		return p, err
 	}
 	switch {
@@ -76,7 +76,7 @@ func ParseTab(args json.RawMessage, opener string) (tab string, err error) {
 	var a struct {
 		Tab *string `json:"tab_name"`
 	}
-	if err := Unmarshal(args, &a); err != nil {
+	if err := mcp.DecodeArgs(args, &a); err != nil {
 		return "", err
 	}
 	if a.Tab == nil {
@@ -85,133 +85,66 @@ func ParseTab(args json.RawMessage, opener string) (tab string, err error) {
 	return *a.Tab, nil
 }
 
-// Open shows a proposal and returns the user's decision. The outcome is accepted or
-// rejected; every other one is an error.
-func (s *Calls) Open(ctx context.Context, c *Call, p Proposed) (companion.Outcome, error) {
-	r := &review{call: c, proposal: p.Proposal, tab: p.Tab, outcome: make(chan companion.Outcome, 1)}
+// Open shows a proposal. The call is answered later, when the user has decided: texts returns the
+// texts of the result for an outcome that is accepted or rejected; every other one is an error.
+func (s *Session) Open(ctx context.Context, c *mcp.Call, p Proposed, texts func(companion.Outcome) []string) ([]string, error) {
+	r := &review{call: c, proposal: p.Proposal, tab: p.Tab, texts: texts}
 	s.mu.Lock()
 	s.reviews = append(s.reviews, r)
 	s.mu.Unlock()
-	err := s.backend.Propose(ctx, s.session, r.proposal)
-	s.tookEffect(c)
-	if err != nil {
-		s.giveUp(r)
-		return companion.Outcome{}, err
-	}
-	select {
-	case o := <-r.outcome:
-		return decided(o)
-	case <-s.ctx.Done():
-	case <-ctx.Done(): // the agent has canceled the call, or the session has ended
-		closing := s.enqueue(jsonrpc.ID{}, nil)
-		if s.wait(closing) == nil {
-			s.close(s.ctx, func(other *review) bool { return other == r })
+	if err := s.backend.Propose(ctx, s.self, r.proposal); err != nil {
+		if s.take(r) {
+			return nil, err
 		}
-		s.answered(closing, nil)
+		return nil, mcp.ErrLater // the proposal has an outcome, which answers the call
 	}
-	if s.giveUp(r) {
-		return companion.Outcome{}, ErrUndelivered
-	}
-	return decided(<-r.outcome)
+	c.OnCanceled(func() { s.close(s.Ctx, func(other *review) bool { return other == r }) })
+	return nil, mcp.ErrLater
 }
 
-// decided returns an outcome if it is a decision of the user.
-func decided(o companion.Outcome) (companion.Outcome, error) {
-	if o.Superseded || o.Failed {
-		return companion.Outcome{}, ErrUndecided
-	}
-	return o, nil
-}
-
-// giveUp makes a review take no outcome any more. It reports false if the review has
-// one.
-func (s *Calls) giveUp(r *review) bool {
+// take removes a review. It reports false if the review has an outcome.
+func (s *Session) take(r *review) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	undecided := !r.decided
-	r.decided = true
-	return undecided
+	n := len(s.reviews)
+	s.reviews = slices.DeleteFunc(s.reviews, func(other *review) bool { return other == r })
+	return len(s.reviews) < n
 }
 
-// Close ends the reviews whose tab matches, because the user has answered in the
-// terminal. It returns how many there were. The agent no longer waits for the answers
-// of their calls. It must be the turn of the caller's call, so that there is at most
-// one review for a path.
-func (s *Calls) Close(ctx context.Context, match func(tab string) bool) (closed int) {
+// Close ends the reviews whose tab matches, because the user has answered in the terminal. It
+// returns how many there were. The agent no longer waits for the answers of their calls. Only a
+// tool that takes its turn calls Close, so that there is at most one review for a path.
+func (s *Session) Close(ctx context.Context, match func(tab string) bool) (closed int) {
 	return s.close(ctx, func(r *review) bool { return match(r.tab) })
 }
 
-func (s *Calls) close(ctx context.Context, match func(*review) bool) (closed int) {
+func (s *Session) close(ctx context.Context, match func(*review) bool) (closed int) {
 	s.mu.Lock()
-	open := slices.DeleteFunc(slices.Clone(s.reviews), func(r *review) bool { return r.decided || !match(r) })
+	open := slices.DeleteFunc(slices.Clone(s.reviews), func(r *review) bool { return !match(r) })
 	s.mu.Unlock()
 	for _, r := range open {
-		if _, err := s.backend.Withdraw(ctx, s.session, r.proposal.Path); err != nil {
+		if _, err := s.backend.Withdraw(ctx, s.self, r.proposal.Path); err != nil {
 			continue // the user has just decided
 		}
-		if s.giveUp(r) {
-			r.outcome <- companion.Outcome{}
+		if s.take(r) {
+			r.answer(companion.Outcome{}, nil)
 			closed++
 		}
 	}
 	return closed
 }
 
-// Resolve is [companion.Session.Resolve]: the call that shows the proposal returns.
-func (s *Calls) Resolve(p companion.Proposal, o companion.Outcome, done func(error)) {
+// Resolve implements [companion.Session]: the call that shows the proposal is answered.
+func (s *Session) Resolve(p companion.Proposal, o companion.Outcome, done func(error)) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	i := slices.IndexFunc(s.reviews, func(r *review) bool { return !r.decided && r.proposal == p })
+	i := slices.IndexFunc(s.reviews, func(r *review) bool { return r.proposal == p })
 	if i < 0 {
-		go done(ErrUndelivered)
+		s.mu.Unlock()
+		go done(mcp.ErrUndelivered)
 		return
 	}
 	r := s.reviews[i]
-	r.decided, r.done = true, done
-	r.outcome <- o
-}
-
-// Flush waits until the agent has the answers to the reviews that are decided, for as
-// long as ctx allows.
-func (s *Calls) Flush(ctx context.Context) {
-	s.mu.Lock()
-	if !s.unwrittenLocked() {
-		s.mu.Unlock()
-		return
-	}
-	if s.idle == nil {
-		s.idle = make(chan struct{})
-	}
-	idle := s.idle
+	s.reviews = slices.Delete(s.reviews, i, i+1)
 	s.mu.Unlock()
-	select {
-	case <-idle:
-	case <-s.ctx.Done():
-	case <-ctx.Done():
-	}
-}
-
-func (s *Calls) unwrittenLocked() bool {
-	return slices.ContainsFunc(s.reviews, func(r *review) bool { return r.decided })
-}
-
-func (s *Calls) idleLocked() {
-	if s.idle != nil && !s.unwrittenLocked() {
-		close(s.idle)
-		s.idle = nil
-	}
-}
-
-// Abandon reports that the remaining answers did not arrive. The session has ended.
-func (s *Calls) Abandon() {
-	s.mu.Lock()
-	left := s.reviews
-	s.reviews = nil
-	s.idleLocked()
-	s.mu.Unlock()
-	for _, r := range left {
-		if r.done != nil {
-			r.done(ErrUndelivered)
-		}
-	}
+	r.answer(o, done)
 }

@@ -2,13 +2,14 @@ package blocking
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
 	"sync"
 	"time"
 	"unicode/utf16"
 
 	"pollux/internal/companion"
 	"pollux/internal/editor"
+	"pollux/internal/ide/mcp"
 	"pollux/internal/outbox"
 	"pollux/internal/paths"
 )
@@ -93,42 +94,33 @@ type Messages struct {
 
 type encodedSelection struct {
 	selection Selection
-	message   []byte
+	params    json.RawMessage
 }
 
-// encode returns the notification with a selection. The caller must not change it.
-func (ms *Messages) encode(m Selection) ([]byte, error) {
+// encode returns a selection as JSON. The caller must not change it.
+func (ms *Messages) encode(m Selection) (json.RawMessage, error) {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
 	for _, e := range ms.last {
-		if e.message != nil && e.selection == m {
-			return e.message, nil
+		if e.params != nil && e.selection == m {
+			return e.params, nil
 		}
 	}
-	message, err := encodeNotification(MethodSelection, m)
+	params, err := editor.Encode(m)
 	if err == nil {
-		ms.last = [2]encodedSelection{{m, message}, ms.last[0]}
+		ms.last = [2]encodedSelection{{m, params}, ms.last[0]}
 	}
-	return message, err
-}
-
-// encodeNotification returns a notification as JSON-RPC.
-func encodeNotification(method string, params any) ([]byte, error) {
-	return editor.Encode(struct {
-		Version string `json:"jsonrpc"`
-		Method  string `json:"method"`
-		Params  any    `json:"params"`
-	}{"2.0", method, params})
+	return params, err
 }
 
 // A Feed sends the context to one agent.
 type Feed struct {
 	Backend Backend
-	// Shift returns the shift of [NewSelection].
+	// Shift returns the shift of [NewSelection]; no shift if nil.
 	Shift func() int
-	// Send sends a message. After an error the session ends.
+	// Send sends a message, and returns when it is written. After an error the session ends.
 	Send    func(Selection) error
-	OnPanic OnPanic
+	OnPanic mcp.OnPanic
 	// Delays are the times after which the context is sent again, because the agent
 	// may have dropped it. The first one is 0.
 	Delays []time.Duration
@@ -207,9 +199,7 @@ func (f *Feed) Run(ctx context.Context) {
 		if m == sent && !again && !first || f.SkipNothing && m.FilePath == "" && !named {
 			continue
 		}
-		if err := f.Send(m); errors.Is(err, ErrDropped) {
-			continue
-		} else if err != nil {
+		if f.Send(m) != nil {
 			return // the session ends
 		}
 		sent, first, named = m, false, named || m.FilePath != ""
@@ -219,7 +209,10 @@ func (f *Feed) Run(ctx context.Context) {
 // Selection returns the message for the context as it is now. It reports false if ctx
 // ends while a disk does not answer.
 func (f *Feed) Selection(ctx context.Context) (m Selection, ok bool) {
-	shift := f.Shift()
+	shift := 0
+	if f.Shift != nil {
+		shift = f.Shift()
+	}
 	answer := make(chan Selection, 1)
 	go func() {
 		defer f.OnPanic.Report()

@@ -136,8 +136,8 @@ func TestMessagesAreEncodedOnce(t *testing.T) {
 		return message
 	}
 	first, second := encode(plain), encode(shifted)
-	want := `{"jsonrpc":"2.0","method":"selection_changed","params":{"text":"<a>","filePath":"/a","fileUrl":"",` +
-		`"selection":{"start":{"line":0,"character":0},"end":{"line":0,"character":0},"isEmpty":false}}}`
+	want := `{"text":"<a>","filePath":"/a","fileUrl":"",` +
+		`"selection":{"start":{"line":0,"character":0},"end":{"line":0,"character":0},"isEmpty":false}}`
 	if string(first) != want {
 		t.Errorf("%s, want %s", first, want)
 	}

@@ -27,9 +27,7 @@ func (s *Session) Prompt(p editor.PromptParams, roots []string) editor.Prompt {
 // ClaudePrompt returns what to type into Claude Code's terminal to ask about a file. It
 // names the file relative to the first of the roots, where editors start agents.
 func ClaudePrompt(p editor.PromptParams, roots []string) editor.Prompt {
-	prompt := companion.NewPrompt(p, about(p, roots), claudeReady)
-	prompt.Empty = true
-	return prompt
+	return companion.NewPrompt(p, about(p, roots), claudeReady)
 }
 
 // OpencodePrompt is [ClaudePrompt] for opencode.

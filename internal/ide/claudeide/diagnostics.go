@@ -2,12 +2,12 @@ package claudeide
 
 import (
 	"context"
-	"encoding/json"
 	"net/url"
 	"sync"
 
 	"pollux/internal/editor"
 	"pollux/internal/ide/blocking"
+	"pollux/internal/ide/mcp"
 )
 
 // Claude Code calls getDiagnostics right before it writes a file, for that file, and waits
@@ -24,11 +24,11 @@ var severities = map[string]string{
 
 // getDiagnostics returns the problems of a file as they are now, or those of all files once
 // the editors have checked what the agent has written.
-func (s *Session) getDiagnostics(ctx context.Context, args json.RawMessage) ([]string, error) {
+func (s *Session) getDiagnostics(ctx context.Context, c *mcp.Call) ([]string, error) {
 	var a struct {
 		URI string `json:"uri"`
 	}
-	if err := blocking.Unmarshal(args, &a); err != nil {
+	if err := mcp.DecodeArgs(c.Args, &a); err != nil {
 		return nil, err
 	}
 	if a.URI != "" {
@@ -92,7 +92,7 @@ func (c *checks) add(ctx context.Context, checked func(context.Context)) {
 
 // end waits until the editors have checked what the agent has written, but not longer than
 // ctx.
-func (c *checks) end(ctx context.Context, onPanic blocking.OnPanic) {
+func (c *checks) end(ctx context.Context, onPanic mcp.OnPanic) {
 	c.mu.Lock()
 	all := c.all
 	c.all = nil

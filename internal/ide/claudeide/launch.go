@@ -1,10 +1,5 @@
 package claudeide
 
-import (
-	"slices"
-	"strings"
-)
-
 // The names of the commands.
 const (
 	ClaudeCommand   = "claude"
@@ -25,23 +20,6 @@ func ClaudeEnv(companion map[string]string) []string {
 		env = append(env, EnvPort+"="+port)
 	}
 	return env
-}
-
-// ClaudeHint returns what to tell the user of Claude Code, given its arguments. In
-// "auto", its default permission mode, the changes do not reach the editor.
-func ClaudeHint(args []string) string {
-	if slices.ContainsFunc(args, choosesMode) {
-		return ""
-	}
-	return "to review each change, press Shift+Tab in Claude Code until it says \"manual mode\" " +
-		"(--permission-mode default starts it in that mode)"
-}
-
-// choosesMode reports whether an argument of Claude Code selects a permission mode, or
-// that it prints an answer and connects to nothing.
-func choosesMode(arg string) bool {
-	name, _, _ := strings.Cut(arg, "=")
-	return slices.Contains([]string{"--permission-mode", "--dangerously-skip-permissions", "--print", "-p"}, name)
 }
 
 // OpencodeHint tells the user of opencode what it does not do.

@@ -20,22 +20,3 @@ func TestClaudeEnv(t *testing.T) {
 		}
 	}
 }
-
-func TestClaudeHint(t *testing.T) {
-	for _, tt := range []struct {
-		args []string
-		want bool
-	}{
-		{nil, true},
-		{[]string{"--model", "opus", "fix it"}, true},
-		{[]string{"--permission-mode", "auto"}, false},
-		{[]string{"--permission-mode=default"}, false},
-		{[]string{"--dangerously-skip-permissions"}, false},
-		{[]string{"-p", "hello"}, false},
-		{[]string{"--print", "hello"}, false},
-	} {
-		if got := ClaudeHint(tt.args) != ""; got != tt.want {
-			t.Errorf("%q: a hint is %v, want %v", tt.args, got, tt.want)
-		}
-	}
-}

@@ -30,11 +30,7 @@ func (s *Session) Mention(ctx context.Context, path string, line, endLine int) e
 		m.FilePath = inside
 	}
 	if line > 0 {
-		shift := 0
-		if s.isOpencode() {
-			shift = lineShift(opencode)
-		}
-		first, last := line-1+shift, endLine-1+shift
+		first, last := line-1+s.lineShift(), endLine-1+s.lineShift()
 		m.LineStart, m.LineEnd = &first, &last
 	} else if s.isOpencode() {
 		return companion.ErrNoMention // it ignores a mention without lines
@@ -48,7 +44,8 @@ func (s *Session) Mention(ctx context.Context, path string, line, endLine int) e
 	var err error
 	select {
 	case <-early.C:
-		err = s.Feed.Do(ctx, func() error { return s.Notify("at_mentioned", m) })
+		// Until it is written the feed sends nothing else, so later attempts add no second one.
+		err = s.Feed.Do(ctx, func() error { return s.Send(s.Ctx, "at_mentioned", m) })
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
@@ -60,6 +57,6 @@ func (s *Session) Mention(ctx context.Context, path string, line, endLine int) e
 
 // isOpencode reports whether the agent is opencode.
 func (s *Session) isOpencode() bool {
-	name, _ := s.Client()
-	return name == names[opencode]
+	name, _ := s.ClientInfo()
+	return name == opencode
 }

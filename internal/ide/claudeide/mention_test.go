@@ -94,6 +94,36 @@ func TestMentionFails(t *testing.T) {
 	})
 }
 
+// A user who tries again while the agent does not read gets one mention, not several.
+func TestMentionIsSentOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t)
+		a := f.connect("claude-code")
+		time.Sleep(2 * time.Second)
+		a.stopReading()
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			if err := a.session.Mention(ctx, "/a", 0, 0); !errors.Is(err, errBusy) {
+				t.Errorf("to an agent that does not read: %v", err)
+			}
+			cancel()
+		}
+		for range cap(a.answers) + 2 {
+			receive(t, a.answers)
+		}
+		synctest.Wait()
+		mentions := 0
+		for len(a.notes) > 0 {
+			if m := <-a.notes; m.Method == "at_mentioned" {
+				mentions++
+			}
+		}
+		if mentions != 1 {
+			t.Errorf("received %d mentions", mentions)
+		}
+	})
+}
+
 // mentioned returns the next mention that the agent receives.
 func (a *agent) mentioned() string {
 	a.f.t.Helper()

@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"pollux/internal/companion"
 	"pollux/internal/paths"
 	"pollux/internal/sys"
@@ -23,11 +21,11 @@ func (s *Session) Process() companion.Process {
 }
 
 // locate finds the agent's process and its working directory.
-func (s *Session) locate(agent *mcp.ServerSession) {
+func (s *Session) locate() {
 	pid := sys.PeerProcess(s.local, s.remote)
 	dir := sys.WorkingDir(pid)
 	if dir == "" {
-		dir = s.askFolder(agent)
+		dir = s.askFolder()
 	}
 	s.located(pid, dir)
 }
@@ -62,19 +60,14 @@ const rootsTimeout = 5 * time.Second
 const maxDir = 4 << 10
 
 // askFolder asks the agent for its folder. It returns "" if the agent does not say.
-func (s *Session) askFolder(agent *mcp.ServerSession) string {
-	//lint:ignore SA1019 the protocol has deprecated roots; Claude Code has not
-	if c := agent.InitializeParams().Capabilities; c == nil || c.RootsV2 == nil {
-		return ""
-	}
+func (s *Session) askFolder() string {
 	ctx, cancel := context.WithTimeout(s.Ctx, rootsTimeout)
 	defer cancel()
-	//lint:ignore SA1019 as above
-	res, err := agent.ListRoots(ctx, nil)
-	if err != nil || len(res.Roots) == 0 {
+	roots, err := s.Roots(ctx)
+	if err != nil || len(roots) == 0 {
 		return ""
 	}
-	dir, ok := paths.FromURL(res.Roots[0].URI)
+	dir, ok := paths.FromURL(roots[0])
 	if !ok || !filepath.IsAbs(dir) {
 		return ""
 	}

@@ -32,6 +32,7 @@ import (
 	"pollux/internal/gate"
 	"pollux/internal/ide/blocking"
 	"pollux/internal/ide/lockfile"
+	"pollux/internal/ide/mcp"
 	"pollux/internal/outbox"
 	"pollux/internal/sys"
 	"pollux/internal/termtext"
@@ -61,15 +62,15 @@ type Config struct {
 	Editor editor.Info
 	// Dir is the directory for the lock file; [Dir] if empty.
 	Dir string
-	// Roots are the workspace's directories. The server that starts for the same
-	// ones next has the same port and token, if the port is free: an agent comes
-	// back to these only.
+	// Roots are the workspace's directories. If the server is killed while an agent is
+	// connected, the next one for the same roots has the same port and token: an agent
+	// comes back to these only. See endpoint.
 	Roots []string
-	// State is the directory that keeps ports and tokens; a directory in
+	// State is the directory that keeps ports and tokens meanwhile; a directory in
 	// [sys.StateDir] if empty.
 	State string
 	// OnPanic is called before a panic ends the process.
-	OnPanic blocking.OnPanic
+	OnPanic mcp.OnPanic
 }
 
 // EnvNames are the variables that [Server.AddEnv] may add.
@@ -92,8 +93,6 @@ const (
 	tokenHeader = "X-Claude-Code-Ide-Authorization"
 	subprotocol = "mcp"
 
-	// maxMessage bounds a message in bytes: an agent sends whole files.
-	maxMessage = 256 << 20
 	// maxSessions is far above what a person runs.
 	maxSessions = 64
 )
@@ -109,22 +108,25 @@ type Server struct {
 	listener net.Listener
 	port     int
 	token    string
-	gate     *gate.Gate
+	old      bool // others may know the token: only programs of this user are served
+	mcp      *mcp.Server
 	running  sync.WaitGroup  // the HTTP server, the sessions, and watch
 	ctx      context.Context // ends with watch
 	stop     context.CancelFunc
 	check    outbox.Signal // the lock may have to change
 	messages blocking.Messages
+	state    string    // the file that keeps the endpoint; "" if none does
+	kept     time.Time // when watch wrote or touched it last; zero if it is not there
 
 	publishing sync.Mutex      // held while the lock file changes
 	writer     lockfile.Writer // of the lock file; guarded by publishing
 
-	mu       sync.Mutex
-	sessions map[*Session]bool
-	closed   bool
-	lock     Lock   // with all folders
-	path     string // of the lock file; empty until Publish and from Unpublish on
-	rival    string // what the lock yields to, for people; empty if nothing
+	mu    sync.Mutex
+	lock  Lock   // with all folders
+	path  string // of the lock file; empty until Publish and from Unpublish on
+	rival string // what the lock yields to, for people; empty if nothing
+	// besideOurs is set if the rival is a companion of Pollux.
+	besideOurs bool
 }
 
 // New returns a server that listens on 127.0.0.1, on the port that the last server
@@ -134,9 +136,13 @@ func New(cfg Config) (*Server, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{
-		cfg: cfg, token: rand.Text(), gate: gate.New(0), check: outbox.NewSignal(), sessions: make(map[*Session]bool),
+		cfg: cfg, token: rand.Text(), check: outbox.NewSignal(),
 		writer: lockfile.Writer{Log: cfg.Log, Agent: "Claude Code"},
 	}
+	s.mcp = mcp.New(mcp.Config{
+		Backend: cfg.Backend, Log: cfg.Log, OnPanic: cfg.OnPanic, Title: cfg.Editor.DisplayName, Version: cfg.Version,
+		Names: names, MaxSessions: maxSessions,
+	})
 	if s.cfg.Dir == "" {
 		dir, err := Dir()
 		if err != nil { // other agents may not need it
@@ -144,38 +150,53 @@ func New(cfg Config) (*Server, error) {
 		}
 		s.cfg.Dir = dir
 	}
+	if sys.KnowsPeers {
+		s.state = s.statePath()
+	}
 	if err := s.listen(); err != nil {
 		return nil, err
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	s.http = &http.Server{
-		Handler: http.HandlerFunc(s.serveHTTP), ConnContext: s.gate.Enter, ConnState: s.gate.State,
-		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
-		ErrorLog: slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
-	}
+	s.http = gate.New(0).Server(http.HandlerFunc(s.serveHTTP), cfg.Log)
 	return s, nil
 }
 
 // An endpoint is what an agent keeps of a server: it tries to come back to it for
-// about 16 s.
+// about 17 s.
+//
+// A file keeps it while an agent is connected, so that the agent can come back after a
+// crash. Before the next server listens, another user can listen on the port, and receive
+// the token from the agent. So a server uses an old token only where the system names the
+// user at the other end of a connection, and serves only this user and root with it.
 type endpoint struct {
 	Port  int    `json:"port"`
 	Token string `json:"token"`
-	// PID is the process that listens, or listened, on the port.
-	PID int `json:"pid"`
+
+	touched time.Time // the file's
 }
 
-// listen listens on the port of the last server for the same roots, with its token.
-// If the port is taken, or there was none, both are new: a program that has taken the
-// port may have received the token from an agent that came back.
+// fresh reports whether an agent may still try to come back.
+func (e endpoint) fresh() bool { return time.Since(e.touched).Abs() <= maxAge }
+
+const (
+	// touchInterval is how often the file gets the current time.
+	touchInterval = 2 * time.Second
+	// maxAge is how old the file of a killed server may be: no agent tries to come back
+	// after that.
+	maxAge = 20 * time.Second
+)
+
+// listen listens on the port of a server for the same roots that was killed a moment ago,
+// with its token. If the port is taken, or there was none, both are new.
 func (s *Server) listen() (err error) {
-	state := s.statePath()
-	last, err := readEndpoint(state)
-	if err == nil {
-		if s.listener, err = net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(last.Port)); err == nil {
-			s.token = last.Token
-		} else if last.PID != os.Getpid() && sys.Alive(last.PID) {
-			state = "" // it belongs to a server that runs
+	if last, err := readEndpoint(s.state); err == nil && last.fresh() {
+		l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(last.Port))
+		switch {
+		case err != nil:
+		case sys.SeesSocket(l):
+			s.listener, s.token, s.old = l, last.Token, true
+		default:
+			l.Close()
 		}
 	}
 	if s.listener == nil {
@@ -184,20 +205,61 @@ func (s *Server) listen() (err error) {
 		}
 	}
 	s.port = s.listener.Addr().(*net.TCPAddr).Port
-	if state == "" {
-		return nil
-	}
-	data, err := json.Marshal(endpoint{s.port, s.token, os.Getpid()})
-	if err == nil {
-		err = sys.PrivateDir(filepath.Dir(state))
-	}
-	if err == nil {
-		err = sys.WriteFile(state, data)
-	}
-	if err != nil {
-		s.cfg.Log.Warn("Claude Code will not find this companion again if it restarts", "err", err)
-	}
 	return nil
+}
+
+// keep keeps the endpoint while an agent is connected, and forgets it afterwards. Only
+// watch calls it.
+func (s *Server) keep() {
+	connected := s.mcp.Sessions() > 0
+	switch {
+	case s.state == "":
+		return
+	case !connected && !s.kept.IsZero():
+		s.forget()
+		s.kept = time.Time{}
+	case connected && time.Since(s.kept) >= touchInterval:
+		s.touch()
+	}
+}
+
+// touch writes the endpoint, or sets the time of its file. It leaves the file of another
+// server for the same roots alone, if that runs or was killed a moment ago.
+func (s *Server) touch() {
+	last, err := readEndpoint(s.state)
+	own := err == nil && last.Token == s.token
+	if err == nil && !own && last.fresh() {
+		return
+	}
+	now := time.Now()
+	if !own {
+		err = s.writeEndpoint()
+	}
+	if err == nil {
+		err = os.Chtimes(s.state, now, now)
+	}
+	if err != nil && s.kept.IsZero() {
+		s.cfg.Log.Warn("Claude Code will not find this companion again if it crashes", "err", err)
+	}
+	s.kept = now
+}
+
+func (s *Server) writeEndpoint() error {
+	data, err := json.Marshal(endpoint{Port: s.port, Token: s.token})
+	if err != nil {
+		return err
+	}
+	if err := sys.PrivateDir(filepath.Dir(s.state)); err != nil {
+		return err
+	}
+	return sys.WriteFile(s.state, data)
+}
+
+// forget removes the endpoint, unless the file belongs to another server.
+func (s *Server) forget() {
+	if last, err := readEndpoint(s.state); err == nil && last.Token == s.token {
+		os.Remove(s.state)
+	}
 }
 
 // readEndpoint reads a file that only the user can have written.
@@ -213,6 +275,10 @@ func readEndpoint(path string) (e endpoint, err error) {
 	if !info.IsDir() || !sys.Own(dir, info) || !sys.Private(dir, info) {
 		return e, errors.New("the directory is not private")
 	}
+	if info, err = os.Lstat(path); err != nil {
+		return e, err
+	}
+	e.touched = info.ModTime()
 	data, err := sys.ReadFile(path, lockfile.MaxSize)
 	if err == nil {
 		err = json.Unmarshal(data, &e)
@@ -223,7 +289,7 @@ func readEndpoint(path string) (e endpoint, err error) {
 	return e, err
 }
 
-// statePath returns the file that keeps the port and token, or "".
+// statePath returns the file that keeps the endpoint, or "".
 func (s *Server) statePath() string {
 	dir := s.cfg.State
 	if dir == "" {
@@ -262,60 +328,33 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the token is missing or wrong: it is in the lock file", http.StatusUnauthorized)
 		return
 	}
+	if s.old && !gate.OwnUser(r.Context()) {
+		http.Error(w, "the token is of a companion that crashed: other users may know it", http.StatusForbidden)
+		return
+	}
 	gate.Authenticated(r.Context())
 	if !s.cfg.Backend.Shows() {
 		http.Error(w, "no editor that shows changes is attached", http.StatusServiceUnavailable)
 		return
 	}
-	session := s.newSession()
-	if !s.add(session) {
-		http.Error(w, "too many sessions, or the companion is shutting down", http.StatusServiceUnavailable)
+	session, err := s.newSession(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
 	// Accept repeats the subprotocol only if the client offers it: opencode does
 	// not.
 	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{subprotocol}})
 	if err != nil { // Accept has answered
-		session.End()
-		s.remove(session)
+		session.Discard()
 		return
 	}
-	ws.SetReadLimit(maxMessage)
-	session.ws = ws
-	session.local, _ = r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	session.remote = r.RemoteAddr
+	s.check.Set()
 	go func() { // the HTTP server would catch a panic
 		defer s.cfg.OnPanic.Report()
-		defer s.remove(session)
-		session.serve()
+		defer s.check.Set()
+		session.serve(mcp.WebSocket(ws))
 	}()
-}
-
-func (s *Server) add(session *Session) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed || len(s.sessions) >= maxSessions {
-		return false
-	}
-	s.sessions[session] = true
-	s.running.Add(1)
-	return true
-}
-
-func (s *Server) remove(session *Session) {
-	s.mu.Lock()
-	delete(s.sessions, session)
-	s.mu.Unlock()
-	s.running.Done()
-}
-
-func (s *Server) all() (all []*Session) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for session := range s.sessions {
-		all = append(all, session)
-	}
-	return all
 }
 
 // Publish writes the lock file, unless it must not be there now: see
@@ -365,11 +404,13 @@ func (s *Server) AddEnv(env map[string]string) {
 // its terminal only if it is not connected.
 func (s *Server) ViewsChanged() { s.check.Set() }
 
-// watch looks after the lock, and ends the sessions when nothing shows changes.
+// watch looks after the lock and the endpoint, and ends the sessions when nothing shows
+// changes.
 func (s *Server) watch() {
 	defer s.cfg.OnPanic.Report()
 	lockfile.Watch(s.ctx, s.check, func() {
 		s.update()
+		s.keep()
 		if !s.cfg.Backend.Shows() {
 			s.endSessions()
 		}
@@ -386,19 +427,7 @@ const flushTimeout = 2 * time.Second
 func (s *Server) endSessions() {
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()
-	sessions := s.all()
-	flush(ctx, sessions)
-	for _, session := range sessions {
-		session.End()
-	}
-}
-
-// flush waits until the agents have the answers to the decided changes, for as long as
-// ctx allows.
-func flush(ctx context.Context, sessions []*Session) {
-	for _, session := range sessions {
-		session.Calls.Flush(ctx)
-	}
+	s.mcp.End(ctx)
 }
 
 // update writes or removes the lock file.
@@ -413,7 +442,7 @@ func (s *Server) update() {
 	}
 	if !s.cfg.Backend.Shows() || !lockfile.Wanted(s.cfg.Dir, exec.LookPath, ClaudeCommand, OpencodeCommand) {
 		removeLock(path, s.token)
-		s.setRival("")
+		s.setRival("", false)
 		return
 	}
 	other, yield := rival(s.cfg.Dir, s.port, lock)
@@ -422,7 +451,7 @@ func (s *Server) update() {
 		// An agent in a folder that two locks have connects to neither. Without a
 		// folder it connects only if the port is in its environment.
 		lock.WorkspaceFolders = []string{}
-		note = termtext.Line(other.IDEName, blocking.MaxName)
+		note = termtext.Line(other.IDEName, mcp.MaxName)
 		if note == "" {
 			note = "another program"
 		}
@@ -431,17 +460,18 @@ func (s *Server) update() {
 		}
 	}
 	s.writer.Write(path, lock)
-	if s.setRival(note) && yield {
+	if s.setRival(note, other.Pollux != nil) && yield {
 		s.cfg.Log.Warn("another program has the same folder: Claude Code connects to that one", "program", note)
 	}
 }
 
-// setRival reports whether the rival is another one than before.
-func (s *Server) setRival(note string) bool {
+// setRival sets the program to which Claude Code connects instead, and whether it is a
+// companion of Pollux. It reports whether the program has changed.
+func (s *Server) setRival(name string, companion bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	changed := s.rival != note
-	s.rival = note
+	changed := s.rival != name
+	s.rival, s.besideOurs = name, companion
 	return changed
 }
 
@@ -450,11 +480,14 @@ func (s *Server) setRival(note string) bool {
 func (s *Server) Note() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	advice := "end that program, or start Claude Code with `pollux run --attach -- claude`"
+	if s.besideOurs {
+		advice = "to connect it here, start it with `pollux run --attach -- claude`"
+	}
 	if s.rival == "" {
 		return ""
 	}
-	return s.rival + " has the same folder, and Claude Code connects to it: " +
-		"end that program, or start Claude Code with `pollux run --attach -- claude`"
+	return s.rival + " has the same folder, and Claude Code connects to it: " + advice
 }
 
 // Unpublish removes the lock file.
@@ -471,19 +504,16 @@ func (s *Server) Unpublish() {
 }
 
 // Close waits until the agents have the answers to the decided changes, for as long as
-// ctx allows, and ends all sessions.
+// ctx allows, and ends all sessions. The next server has another port and token: until it
+// listens, another user can.
 func (s *Server) Close(ctx context.Context) error {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
 	s.stop()
-	sessions := s.all()
-	flush(ctx, sessions)
-	for _, session := range sessions {
-		session.End()
-	}
+	s.mcp.Close(ctx)
 	err := s.http.Close()
 	s.listener.Close() // even if Serve was never called
 	s.running.Wait()
+	if s.state != "" {
+		s.forget()
+	}
 	return err
 }

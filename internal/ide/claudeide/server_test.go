@@ -526,8 +526,8 @@ func TestOrdinaryRequest(t *testing.T) {
 			t.Fatal(err)
 		}
 		res.Body.Close()
-		if res.StatusCode != http.StatusUpgradeRequired || len(f.all()) != 0 {
-			t.Errorf("%s, %d sessions", res.Status, len(f.all()))
+		if res.StatusCode != http.StatusUpgradeRequired || f.mcp.Sessions() != 0 {
+			t.Errorf("%s, %d sessions", res.Status, f.mcp.Sessions())
 		}
 	})
 }
@@ -608,7 +608,7 @@ func TestClose(t *testing.T) {
 				if took := time.Since(begun); took > time.Second {
 					t.Errorf("Close took %s", took)
 				}
-				if n := len(f.all()); n != 0 {
+				if n := f.mcp.Sessions(); n != 0 {
 					t.Errorf("%d sessions are left", n)
 				}
 			})

@@ -1,28 +1,23 @@
 package claudeide
 
 import (
+	"encoding/json"
 	"net"
+	"net/http"
 	"sync"
 	"time"
 
-	"github.com/coder/websocket"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"pollux/internal/ide/blocking"
+	"pollux/internal/ide/mcp"
 )
 
 // A Session is one connected agent. It implements [companion.Session].
-//
-// A client that does not read, such as a suspended one, blocks the writes to it and
-// nothing else. They have no deadline; the end of the session closes the connection
-// under them.
 type Session struct {
 	*blocking.Session
 	textRules
 
 	server *Server
-	ws     *websocket.Conn // set before serve, like the next two
-	local  net.Addr        // of the connection
+	local  net.Addr // of the connection
 	remote string
 
 	mu       sync.Mutex
@@ -41,35 +36,43 @@ const opencode = "opencode"
 // has just connected, or just sent a prompt, silently drops what comes too early.
 var refreshDelays = []time.Duration{0, 400 * time.Millisecond, 1500 * time.Millisecond}
 
-func (s *Server) newSession() *Session {
-	session := &Session{server: s}
-	session.Session = blocking.NewSession(blocking.SessionConfig{
-		Backend: s.cfg.Backend, Log: s.cfg.Log, OnPanic: s.cfg.OnPanic, Self: session,
-		Implementation: mcp.Implementation{Name: "pollux", Title: s.cfg.Editor.DisplayName, Version: s.cfg.Version},
-		Names:          names, Delays: refreshDelays, Shift: lineShift, Connected: session.locate, Messages: &s.messages,
+func (s *Server) newSession(r *http.Request) (session *Session, err error) {
+	session = &Session{server: s, remote: r.RemoteAddr}
+	session.local, _ = r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	session.Session, err = blocking.NewSession(blocking.Config{
+		Server: s.mcp, Backend: s.cfg.Backend, OnPanic: s.cfg.OnPanic,
+		Dialect: mcp.Dialect{
+			Self: session, Tools: session.tools(), Received: session.received,
+			Connected: func() { session.Go(session.locate) },
+		},
+		Delays: refreshDelays, Shift: session.lineShift, Messages: &s.messages,
 	})
-	return session
+	return session, err
+}
+
+// received handles the notification with which an agent names its process. tools/list is among
+// the last messages with which an agent connects.
+func (s *Session) received(method string, params json.RawMessage) {
+	switch method {
+	case "ide_connected":
+		s.claim(params)
+	case "tools/list":
+		s.Feed.Refresh()
+	}
 }
 
 // lineShift returns what to add to the numbers of lines: opencode shows them as they
 // are, while Claude Code adds 1.
-func lineShift(client string) int {
-	if client == opencode {
+func (s *Session) lineShift() int {
+	if s.isOpencode() {
 		return 1
 	}
 	return 0
 }
 
 // serve serves the agent until the connection or the session ends.
-func (s *Session) serve() {
-	closed := make(chan struct{})
-	go func() {
-		defer close(closed)
-		<-s.Ctx.Done()
-		s.ws.CloseNow()
-	}()
-	s.Serve(conn{s}, s.addTools)
-	<-closed
+func (s *Session) serve(conn mcp.Conn) {
+	s.Serve(conn)
 	s.checks.end(s.Ctx, s.server.cfg.OnPanic)
 }
 
@@ -87,7 +90,7 @@ func (s *Session) Client() (name, version string) {
 
 // Limits implements [companion.LimitedSession].
 func (s *Session) Limits() string {
-	if name, _ := s.Client(); name == names[opencode] {
+	if s.isOpencode() {
 		return "no review: it asks about changes in its own terminal"
 	}
 	return ""

@@ -9,6 +9,7 @@ import (
 
 	"pollux/internal/companion"
 	"pollux/internal/ide/blocking"
+	"pollux/internal/ide/mcp"
 	"pollux/internal/sys/systest"
 )
 
@@ -41,7 +42,7 @@ func TestInitialize(t *testing.T) {
 func TestClientName(t *testing.T) {
 	for sent, want := range map[string]string{
 		"claude-code": "Claude Code", "opencode": "opencode", "other": "other", "": "",
-		`a\u001b[31m\nb`: "a[31m b", strings.Repeat("x", 100): strings.Repeat("x", blocking.MaxName) + "...",
+		`a\u001b[31m\nb`: "a[31m b", strings.Repeat("x", 100): strings.Repeat("x", mcp.MaxName) + "...",
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			if name, _ := start(t).connect(sent).session.Client(); name != want {
@@ -347,7 +348,7 @@ func TestAgentEnds(t *testing.T) {
 			t.Error("an outcome was delivered after the end")
 		}
 		synctest.Wait()
-		if n := len(f.all()); n != 0 {
+		if n := f.mcp.Sessions(); n != 0 {
 			t.Errorf("%d sessions are left", n)
 		}
 	})

@@ -2,12 +2,11 @@ package claudeide
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
+	"pollux/internal/companion"
 	"pollux/internal/ide/blocking"
+	"pollux/internal/ide/mcp"
 )
 
 // The tools that the agents call. They do not look at the list. Claude Code shows the
@@ -34,43 +33,49 @@ const (
 		"uri":{"type":"string","description":"The URI of a file. Without it, all open files."}}}`
 )
 
-func (s *Session) addTools(server *mcp.Server) {
-	s.Calls.AddInTurn(server, toolOpenDiff, "Shows a proposed change in the editor. Returns when the user has decided: "+
-		"FILE_SAVED and the final text, or DIFF_REJECTED.", openDiffSchema, s.openDiff)
-	s.Calls.AddInTurn(server, toolCloseTab, "Closes a diff of this agent.", closeTabSchema,
-		func(ctx context.Context, _ *blocking.Call, args json.RawMessage) ([]string, error) {
-			tab, err := blocking.ParseTab(args, toolOpenDiff)
-			if err != nil {
-				return nil, err
-			}
-			s.Calls.Close(ctx, func(t string) bool { return t == tab })
-			return []string{"TAB_CLOSED"}, nil
-		})
-	s.Calls.AddInTurn(server, toolCloseAll, "Closes all diffs of this agent.", noArgsSchema,
-		func(ctx context.Context, _ *blocking.Call, _ json.RawMessage) ([]string, error) {
-			n := s.Calls.Close(ctx, func(string) bool { return true })
-			// The agent calls this at each prompt, which uses up the context.
-			s.Feed.Refresh()
-			s.server.cfg.Backend.Acted(s)
-			return []string{fmt.Sprintf("CLOSED_%d_DIFF_TABS", n)}, nil
-		})
-	s.Calls.Add(server, toolGetDiagnostics, "Returns the problems that the editor shows, such as compiler errors.",
-		diagnosticsSchema, s.getDiagnostics)
+func (s *Session) tools() []mcp.Tool {
+	return []mcp.Tool{
+		{
+			Name: toolOpenDiff, Description: "Shows a proposed change in the editor. Returns when the user has decided: " +
+				"FILE_SAVED and the final text, or DIFF_REJECTED.",
+			Schema: openDiffSchema, Run: s.openDiff,
+		},
+		{Name: toolCloseTab, Description: "Closes a diff of this agent.", Schema: closeTabSchema, Run: s.closeTab},
+		{Name: toolCloseAll, Description: "Closes all diffs of this agent.", Schema: noArgsSchema, Run: s.closeAll},
+		{
+			Name: toolGetDiagnostics, Description: "Returns the problems that the editor shows, such as compiler errors.",
+			Schema: diagnosticsSchema, Run: s.getDiagnostics, Concurrent: true,
+		},
+	}
 }
 
-// openDiff shows a proposal and returns the answer. The agent takes TAB_CLOSED for a
-// yes, so that is never the answer.
-func (s *Session) openDiff(ctx context.Context, c *blocking.Call, args json.RawMessage) ([]string, error) {
-	p, err := blocking.ParseProposed(args, "new_file_path")
+// openDiff shows a proposal. The agent takes TAB_CLOSED for a yes, so that is never the answer.
+func (s *Session) openDiff(ctx context.Context, c *mcp.Call) ([]string, error) {
+	p, err := blocking.ParseProposed(c.Args, "new_file_path")
 	if err != nil {
 		return nil, err
 	}
-	o, err := s.Calls.Open(ctx, c, p)
-	switch {
-	case err != nil:
+	return s.Open(ctx, c, p, func(o companion.Outcome) []string {
+		if o.Accepted {
+			return []string{"FILE_SAVED", o.Text}
+		}
+		return []string{"DIFF_REJECTED", p.Tab}
+	})
+}
+
+func (s *Session) closeTab(ctx context.Context, c *mcp.Call) ([]string, error) {
+	tab, err := blocking.ParseTab(c.Args, toolOpenDiff)
+	if err != nil {
 		return nil, err
-	case o.Accepted:
-		return []string{"FILE_SAVED", o.Text}, nil
 	}
-	return []string{"DIFF_REJECTED", p.Tab}, nil
+	s.Close(ctx, func(t string) bool { return t == tab })
+	return []string{"TAB_CLOSED"}, nil
+}
+
+func (s *Session) closeAll(ctx context.Context, _ *mcp.Call) ([]string, error) {
+	n := s.Close(ctx, func(string) bool { return true })
+	// The agent calls this at each prompt, which uses up the context.
+	s.Feed.Refresh()
+	s.server.cfg.Backend.Acted(s)
+	return []string{fmt.Sprintf("CLOSED_%d_DIFF_TABS", n)}, nil
 }

@@ -2,6 +2,7 @@ package codexide
 
 import (
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -274,10 +275,15 @@ func TestPreferred(t *testing.T) {
 
 // A program that expects one of the vendor's servers gets the socket's path to itself.
 func TestStepBack(t *testing.T) {
-	for name, message := range map[string]string{
-		"an editor's extension": `{"type":"request","requestId":"1","sourceClientId":"initializing-client","method":"initialize","params":{"clientType":"vscode"}}`,
-		"a broadcast":           `{"type":"broadcast","sourceClientId":"x","method":"client-status-changed"}`,
-		"another method":        `{"type":"request","requestId":"1","sourceClientId":"x","method":"thread-owner-discovery"}`,
+	initialize := func(clientType string) string {
+		return `{"type":"request","requestId":"1","sourceClientId":"initializing-client","version":0,"method":"initialize",` +
+			`"params":{"clientType":"` + clientType + `"}}`
+	}
+	for name, messages := range map[string][]string{
+		"an editor's extension":             {initialize("vscode")},
+		"a broadcast of the desktop's app":  {initialize("desktop"), `{"type":"broadcast","sourceClientId":"ID","method":"client-status-changed"}`},
+		"a request of the desktop's app":    {initialize("desktop"), `{"type":"request","requestId":"2","sourceClientId":"ID","method":"thread-owner-discovery"}`},
+		"a request after one for a context": {initialize("desktop"), `{"type":"request","requestId":"2","sourceClientId":"ID","method":"ide-context"}`, `{"type":"request","requestId":"3","sourceClientId":"ID","method":"thread-owner-discovery"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t)
@@ -286,8 +292,15 @@ func TestStepBack(t *testing.T) {
 			older.send(contextRequest(m.dir))
 			older.receive()
 			a := m.dial()
-			a.send(message)
-			a.receive()
+			var hello initializeResult
+			for _, message := range messages {
+				a.send(strings.Replace(message, "ID", hello.ClientID, 1))
+				if res := a.receive(); res.Method == methodInitialize && res.Error == "" {
+					if err := json.Unmarshal(res.Result, &hello); err != nil || hello.ClientID == "" {
+						t.Fatalf("initialize: %+v, %v", res, err)
+					}
+				}
+			}
 			a.ended()
 			if sys.IsPipe(m.socket) {
 				older.ended() // as long as it is open, nobody else can serve the pipe
@@ -297,6 +310,78 @@ func TestStepBack(t *testing.T) {
 			theirs := listenAt(t, m.socket)
 			s.Close(t.Context())
 			theirs.mustServe()
+		})
+	}
+}
+
+// Only the handshake of the vendor's programs makes the server leave the socket. Any other
+// message gets an error or ends its connection, and an agent is answered right after.
+func TestJunk(t *testing.T) {
+	m := newMachine(t)
+	dir := project(t, "a.txt")
+	s := m.start(newBackend(dir).with(filepath.Join(dir, "a.txt")), "1-1.sock")
+	mustStay := func(t *testing.T) {
+		t.Helper()
+		if got := m.ask(dir); got != "a.txt" {
+			t.Errorf("the agent receives %q", got)
+		}
+		if note := s.Note(); note != "" {
+			t.Errorf("the note is %q", note)
+		}
+	}
+	for name, message := range map[string]string{
+		"nothing":           `{}`,
+		"null":              `null`,
+		"another type":      `{"type":"hello"}`,
+		"a broadcast":       `{"type":"broadcast","sourceClientId":"x","method":"client-status-changed"}`,
+		"an answer":         `{"type":"response","requestId":"1","resultType":"success","method":"initialize"}`,
+		"another method":    `{"type":"request","requestId":"1","sourceClientId":"x","method":"thread-owner-discovery"}`,
+		"no kind of client": `{"type":"request","requestId":"1","sourceClientId":"initializing-client","method":"initialize"}`,
+		"another kind":      `{"type":"request","requestId":"1","sourceClientId":"initializing-client","method":"initialize","params":{"clientType":"x"}}`,
+		"another version":   `{"type":"request","requestId":"1","sourceClientId":"initializing-client","version":7,"method":"initialize","params":{"clientType":"vscode"}}`,
+		"another sender":    `{"type":"request","requestId":"1","sourceClientId":"x","method":"initialize","params":{"clientType":"vscode"}}`,
+		"no number":         `{"type":"request","sourceClientId":"initializing-client","method":"initialize","params":{"clientType":"vscode"}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := m.dial()
+			a.send(message)
+			if res := a.receive(); res.Error != errNoHandler {
+				t.Errorf("the answer is %+v", res)
+			}
+			a.send(contextRequest(dir)) // the connection stays
+			if got := opened(t, a.receive()); got != "a.txt" {
+				t.Errorf("the sender receives %q", got)
+			}
+			mustStay(t)
+		})
+	}
+	// A sender that has no name from the server is not the desktop's app.
+	t.Run("a name that is not its own", func(t *testing.T) {
+		a := m.dial()
+		a.send(`{"type":"request","requestId":"1","sourceClientId":"initializing-client","method":"initialize","params":{"clientType":"desktop"}}`)
+		a.receive()
+		a.send(`{"type":"broadcast","sourceClientId":"x","method":"client-status-changed"}`)
+		if res := a.receive(); res.Error != errNoHandler {
+			t.Errorf("the answer is %+v", res)
+		}
+		mustStay(t)
+	})
+	for name, bytes := range map[string]string{
+		"huge":      "\xff\xff\xff\xff",
+		"too long":  "\x01\x00\x01\x00",
+		"empty":     "\x00\x00\x00\x00",
+		"not JSON":  "\x03\x00\x00\x00abc",
+		"a list":    "\x03\x00\x00\x00[1]",
+		"types":     "\x0a\x00\x00\x00{\"type\":1}",
+		"a browser": "GET / HTTP/1.1\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := m.dial()
+			if _, err := a.conn.Write([]byte(bytes)); err != nil {
+				t.Fatal(err)
+			}
+			a.ended()
+			mustStay(t)
 		})
 	}
 }

@@ -5,12 +5,14 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pollux/internal/companion"
@@ -332,21 +334,99 @@ func TestSessionEnds(t *testing.T) {
 	}
 }
 
-// Only bytes that are not a frame end the connection.
-func TestBadFrames(t *testing.T) {
-	m := newMachine(t)
-	dir := project(t)
-	m.start(newBackend(dir), "1-1.sock")
-	for _, bytes := range []string{"\xff\xff\xff\xff", "\x01\x00\x01\x00", "\x03\x00\x00\x00abc", "\x00\x00\x00\x00", "GET / HTTP/1.1\r\n\r\n"} {
-		a := m.dial()
-		if _, err := a.conn.Write([]byte(bytes)); err != nil {
-			t.Fatal(err)
+// Idle connections do not keep an agent out: the oldest one is closed for it.
+func TestIdleConnections(t *testing.T) {
+	for name, greet := range map[string]func(a *agent, dir string){
+		"silent":         func(*agent, string) {},
+		"within a frame": func(a *agent, _ string) { a.conn.Write([]byte("\x10\x00\x00\x00{")) },
+		"after an answer": func(a *agent, dir string) {
+			a.send(contextRequest(dir))
+			a.receive()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			dir := project(t, "a.txt")
+			m.start(newBackend(dir).with(filepath.Join(dir, "a.txt")), "1-1.sock")
+			var idle []*agent
+			for range 100 {
+				a := m.dial()
+				greet(a, dir)
+				idle = append(idle, a)
+			}
+			for range 3 {
+				if got := m.ask(dir); got != "a.txt" {
+					t.Errorf("the agent receives %q", got)
+				}
+			}
+			ended := make(chan bool, len(idle))
+			for _, a := range idle {
+				go func() {
+					io.Copy(io.Discard, a.conn)
+					ended <- true
+				}()
+			}
+			for range len(idle) - maxConns {
+				receive(t, ended)
+			}
+		})
+	}
+}
+
+// Requests that the server is answering are never dropped for others.
+func TestBusyConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := project(t, "a.txt")
+		b := &slowBackend{backend: newBackend(dir).with(filepath.Join(dir, "a.txt")), release: make(chan bool)}
+		s := New(Config{Backend: b, Socket: "unused", Siblings: func() []string { return nil }})
+		ask := func() *agent {
+			conn, end := net.Pipe()
+			go func() {
+				s.serveConn(end)
+				end.Close()
+			}()
+			a := &agent{t, conn}
+			a.send(contextRequest(dir))
+			return a
 		}
-		a.ended()
-	}
-	if got := m.ask(dir); got != "" {
-		t.Errorf("the agent receives %q", got)
-	}
+		var busy []*agent
+		for range maxConns {
+			busy = append(busy, ask())
+		}
+		synctest.Wait()
+		for range 2 * maxConns {
+			a := ask()
+			if res := a.receive(); res.Error != errTimeout {
+				t.Fatalf("the answer is %+v", res)
+			}
+			synctest.Wait() // until it counts as idle: many at the same moment would end a new one
+			defer a.conn.Close()
+		}
+		close(b.release)
+		for _, a := range busy {
+			if got := opened(t, a.receive()); got != "a.txt" {
+				t.Errorf("the agent receives %q", got)
+			}
+			a.conn.Close()
+		}
+		a := ask()
+		if got := opened(t, a.receive()); got != "a.txt" {
+			t.Errorf("the agent receives %q", got)
+		}
+		a.conn.Close()
+		s.Close(t.Context())
+	})
+}
+
+// A slowBackend says what is open only after its release.
+type slowBackend struct {
+	*backend
+	release chan bool
+}
+
+func (b *slowBackend) Context() companion.Context {
+	<-b.release
+	return b.backend.Context()
 }
 
 // The companion with the most specific workspace answers; of two with the same one, the

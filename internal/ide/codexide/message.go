@@ -4,9 +4,10 @@ import "encoding/json"
 
 // Types of a message.
 const (
-	typeRequest  = "request"
-	typeResponse = "response"
-	typeSuccess  = "success" // of a result
+	typeRequest   = "request"
+	typeResponse  = "response"
+	typeBroadcast = "broadcast"
+	typeSuccess   = "success" // of a result
 )
 
 // Methods of a request. Codex CLI sends methodContext with each prompt; older releases
@@ -31,8 +32,15 @@ const (
 	codexTUI = "codex-tui"
 	// doctor is the sender of the requests of [Ask], which is not an agent.
 	doctor = "pollux-doctor"
-	// initializeType is the kind of client that an older Codex CLI says it is.
-	initializeType = "desktop"
+	// initializing is the sender of methodInitialize, which has no name yet.
+	initializing = "initializing-client"
+)
+
+// Kinds of clients that send methodInitialize. An older Codex CLI says that it is a
+// desktopType, as the vendor's desktop app does.
+const (
+	desktopType   = "desktop"
+	extensionType = "vscode" // also in editors made from VS Code
 )
 
 // A request is a message from an agent or another companion.
@@ -43,6 +51,22 @@ type request struct {
 	Version   int    `json:"version"`
 	Method    string `json:"method"`
 	Params    params `json:"params"`
+}
+
+// initializes reports whether the request is the first message of that kind of client.
+func (r request) initializes(clientType string) bool {
+	return r.Type == typeRequest && r.RequestID != "" && r.Source == initializing && r.Version == 0 &&
+		r.Method == methodInitialize && r.Params.ClientType == clientType
+}
+
+// wantsServer reports whether the request is from a program of the vendor that expects one
+// of the vendor's servers here: an editor's extension, which says so first, or the desktop
+// app, which later sends what an older Codex CLI never sends, under the id that it received.
+func (r request) wantsServer(id string) bool {
+	if r.Source == id && (r.Type == typeRequest || r.Type == typeBroadcast) {
+		return r.Method != "" && r.Method != methodInitialize && r.Method != methodContext
+	}
+	return r.initializes(extensionType)
 }
 
 type params struct {

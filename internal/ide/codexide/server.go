@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"pollux/internal/companion"
+	"pollux/internal/gate"
 	"pollux/internal/outbox"
 	"pollux/internal/paths"
 	"pollux/internal/sys"
@@ -62,7 +63,9 @@ const (
 	stepBackDelay = 30 * time.Second
 	// requestTimeout is the time in which an agent gives up.
 	requestTimeout = 5 * time.Second
-	// maxConns is far above what a person runs. An older agent keeps its connection.
+	// maxConns limits the idle connections, and also the requests that the server answers
+	// at the same time. It is far above what a person runs. An older agent keeps its
+	// connection.
 	maxConns = 64
 )
 
@@ -76,7 +79,8 @@ type Server struct {
 	ctx     context.Context
 	stop    context.CancelFunc
 	running sync.WaitGroup // watch, the accepting goroutines and their connections
-	conns   chan struct{}  // one value for each open connection
+	idle    gate.List      // the connections without a complete request
+	busy    chan struct{}  // one value for each request that the server answers
 	check   outbox.Signal  // the socket may have to change
 
 	claiming  sync.Mutex
@@ -106,7 +110,7 @@ func New(cfg Config) *Server {
 		cfg.Preferred = Preferred()
 	}
 	s := &Server{
-		cfg: cfg, conns: make(chan struct{}, maxConns), check: outbox.NewSignal(),
+		cfg: cfg, busy: make(chan struct{}, maxConns), check: outbox.NewSignal(),
 		owner: probe{path: cfg.Socket}, sessions: make(map[int]*Session),
 	}
 	for _, path := range cfg.Preferred {
@@ -311,34 +315,47 @@ func (s *Server) stepBack() {
 	s.check.Set()
 }
 
+// errSteppedBack ends a connection for which the server has stepped back.
+var errSteppedBack = errors.New("the server has stepped back")
+
 // serveConn serves an agent on the socket. It refuses other users. It reports whether the
-// other side is a program for which the server has stepped back.
+// other side is a program for which the server has stepped back. If too many connections
+// are idle, it closes the oldest one; it never closes one whose request it is answering.
 func (s *Server) serveConn(conn net.Conn) (steppedBack bool) {
 	defer s.onPanic()
 	peer, ok := sys.PeerOf(conn)
 	if ok && peer.UID != os.Getuid() {
 		return false
 	}
-	select {
-	case s.conns <- struct{}{}:
-		defer func() { <-s.conns }()
-	default:
-		return false
-	}
-	err := s.serveRequests(conn, func(req request) (response, bool) {
-		res, more := s.answer(req, peer.PID)
-		steppedBack = !more
-		return res, more
+	s.idle.Add(conn, maxConns)
+	defer s.idle.Remove(conn)
+	id := rand.Text()
+	err := s.serveRequests(conn, func(req request, reply func(response) error) error {
+		if !s.idle.Remove(conn) {
+			return net.ErrClosed
+		}
+		defer s.idle.Add(conn, maxConns)
+		select {
+		case s.busy <- struct{}{}:
+			defer func() { <-s.busy }()
+		default:
+			return reply(req.failure(errTimeout))
+		}
+		if req.wantsServer(id) {
+			s.stepBack()
+			return errors.Join(errSteppedBack, reply(req.failure(errNoClient)))
+		}
+		return reply(s.answer(req, peer.PID, id))
 	})
 	if err != nil && s.ctx.Err() == nil {
-		s.cfg.Log.Debug("a connection for Codex CLI failed", "err", err)
+		s.cfg.Log.Debug("a connection for Codex CLI has ended", "err", err)
 	}
-	return steppedBack
+	return errors.Is(err, errSteppedBack)
 }
 
-// serveRequests answers the requests on a connection, until it ends or answer reports
-// false. An agent may keep a connection between requests, but not stop within one.
-func (s *Server) serveRequests(rw io.ReadWriter, answer func(request) (response, bool)) error {
+// serveRequests serves the requests on a connection, until it ends or serve fails. An agent
+// may keep a connection between requests, but not stop within one.
+func (s *Server) serveRequests(rw io.ReadWriter, serve func(req request, reply func(response) error) error) error {
 	// limit sets the time in which the next reads and writes must end; none if 0.
 	limit := func(d time.Duration) {
 		conn, ok := rw.(net.Conn)
@@ -349,6 +366,10 @@ func (s *Server) serveRequests(rw io.ReadWriter, answer func(request) (response,
 		default:
 			conn.SetDeadline(time.Now().Add(d))
 		}
+	}
+	reply := func(res response) error {
+		limit(requestTimeout)
+		return writeFrame(rw, res)
 	}
 	r := bufio.NewReader(rw)
 	limit(requestTimeout)
@@ -365,9 +386,7 @@ func (s *Server) serveRequests(rw io.ReadWriter, answer func(request) (response,
 		if err := json.Unmarshal(data, &req); err != nil {
 			return err
 		}
-		res, more := answer(req)
-		limit(requestTimeout)
-		if err := writeFrame(rw, res); err != nil || !more {
+		if err := serve(req, reply); err != nil {
 			return err
 		}
 		limit(0)
@@ -382,21 +401,15 @@ func ignoreEOF(err error) error {
 	return err
 }
 
-// answer returns the response to an agent, and reports whether to keep the connection. A
-// message that Codex CLI does not send is from a program that expects one of the
-// vendor's servers here.
-func (s *Server) answer(req request, pid int) (response, bool) {
-	fromAgent := req.Source == codexTUI
+// answer returns the response to an agent. The id names the agent's connection.
+func (s *Server) answer(req request, pid int, id string) response {
 	switch {
 	case req.Type == typeRequest && req.Method == methodContext:
-		return s.findContext(req, pid), true
-	case req.Type == typeRequest && req.Method == methodInitialize && (fromAgent || req.Params.ClientType == initializeType):
-		return req.success(initializeResult{ClientID: rand.Text()}), true
-	case fromAgent:
-		return req.failure(errNoHandler), true
+		return s.findContext(req, pid)
+	case req.initializes(desktopType), req.Type == typeRequest && req.Method == methodInitialize && req.Source == codexTUI:
+		return req.success(initializeResult{ClientID: id})
 	}
-	s.stepBack()
-	return req.failure(errNoClient), false
+	return req.failure(errNoHandler)
 }
 
 // findContext returns the context of the companion that fits the agent's directory best:

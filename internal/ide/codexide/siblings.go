@@ -166,13 +166,13 @@ func (s *Server) Preamble() string { return preamble }
 // ServeConn serves another companion, which owns the agents' socket.
 func (s *Server) ServeConn(conn io.ReadWriteCloser) error {
 	defer conn.Close()
-	return s.serveRequests(conn, func(req request) (response, bool) {
+	return s.serveRequests(conn, func(req request, reply func(response) error) error {
 		switch req.Method {
 		case methodCandidate:
-			return s.inTime(req, func() response { return req.success(s.candidate(paths.Real(req.Params.WorkspaceRoot))) }), true
+			return reply(s.inTime(req, func() response { return req.success(s.candidate(paths.Real(req.Params.WorkspaceRoot))) }))
 		case methodContext:
-			return s.inTime(req, func() response { return s.ownContext(req, req.Params.Process) }), true
+			return reply(s.inTime(req, func() response { return s.ownContext(req, req.Params.Process) }))
 		}
-		return req.failure(errNoHandler), true
+		return reply(req.failure(errNoHandler))
 	})
 }

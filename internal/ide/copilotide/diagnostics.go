@@ -2,11 +2,11 @@ package copilotide
 
 import (
 	"context"
-	"encoding/json"
 	"net/url"
 
 	"pollux/internal/editor"
 	"pollux/internal/ide/blocking"
+	"pollux/internal/ide/mcp"
 )
 
 // severities are the agent's names by those of the editor protocol.
@@ -16,11 +16,11 @@ var severities = map[string]string{
 }
 
 // getDiagnostics returns the problems of a file, or of all files, for the agent's model.
-func (s *Session) getDiagnostics(ctx context.Context, args json.RawMessage) ([]string, error) {
+func (s *Session) getDiagnostics(ctx context.Context, c *mcp.Call) ([]string, error) {
 	var a struct {
 		URI string `json:"uri"`
 	}
-	if err := blocking.Unmarshal(args, &a); err != nil {
+	if err := mcp.DecodeArgs(c.Args, &a); err != nil {
 		return nil, err
 	}
 	path := ""

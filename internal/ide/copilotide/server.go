@@ -9,7 +9,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -23,6 +22,7 @@ import (
 	"pollux/internal/gate"
 	"pollux/internal/ide/blocking"
 	"pollux/internal/ide/lockfile"
+	"pollux/internal/ide/mcp"
 	"pollux/internal/outbox"
 	"pollux/internal/sys"
 )
@@ -47,7 +47,7 @@ type Config struct {
 	// GoneTimeout is how long an agent may be without an event stream.
 	GoneTimeout time.Duration
 	// OnPanic is called before a panic ends the process.
-	OnPanic blocking.OnPanic
+	OnPanic mcp.OnPanic
 }
 
 const (
@@ -56,13 +56,16 @@ const (
 	defaultGoneTimeout = 5 * time.Second
 	// maxSessions is far above what a person runs.
 	maxSessions = 64
+	// closeTimeout is how long the agents may take to read the rest of their responses.
+	closeTimeout = time.Second
+	scheme       = "Nonce "
 )
 
 // A Server is a companion's server for Copilot CLI. It listens from [New] on; requests
 // are answered once [Server.Serve] runs.
 //
-// Lock order: Server.publishing, the companion's lock, Server.mu. The last one, and those
-// of a session, are not held while a method of the Backend runs, nor during I/O.
+// Lock order: Server.publishing, the companion's lock, Server.mu. The last one is not held while
+// a method of the Backend runs, nor during I/O.
 type Server struct {
 	cfg      Config
 	http     *http.Server
@@ -70,8 +73,9 @@ type Server struct {
 	scheme   string // of the address
 	address  string
 	nonce    string
-	gate     *gate.Gate
-	running  sync.WaitGroup  // the HTTP server, the sessions, and watch
+	mcp      *mcp.Server
+	endpoint mcp.Endpoint
+	running  sync.WaitGroup  // the HTTP server, and watch
 	ctx      context.Context // ends with watch
 	stop     context.CancelFunc
 	check    outbox.Signal // the lock may have to change
@@ -80,11 +84,9 @@ type Server struct {
 	publishing sync.Mutex      // held while the lock file changes
 	writer     lockfile.Writer // of the lock file; guarded by publishing
 
-	mu       sync.Mutex
-	sessions map[string]*Session // by ID
-	closed   bool
-	lock     Lock
-	path     string // of the lock file; empty until Publish and from Unpublish on
+	mu   sync.Mutex
+	lock Lock
+	path string // of the lock file; empty until Publish and from Unpublish on
 }
 
 // New returns a server that listens on a socket in the user's private directory.
@@ -103,9 +105,14 @@ func New(cfg Config) (*Server, error) {
 		cfg.Dir = dir
 	}
 	s := &Server{
-		cfg: cfg, nonce: rand.Text(), gate: gate.New(0), check: outbox.NewSignal(), sessions: make(map[string]*Session),
+		cfg: cfg, nonce: rand.Text(), check: outbox.NewSignal(),
 		writer: lockfile.Writer{Log: cfg.Log, Agent: "Copilot CLI"},
 	}
+	s.mcp = mcp.New(mcp.Config{
+		Backend: cfg.Backend, Log: cfg.Log, OnPanic: cfg.OnPanic, Title: cfg.Editor.DisplayName, Version: cfg.Version,
+		Names: names, MaxSessions: maxSessions,
+	})
+	s.endpoint.Open, s.endpoint.GoneTimeout = s.open, cfg.GoneTimeout
 	var err error
 	// A path that is too long, for example, is no reason not to start: the user may not
 	// have this agent.
@@ -113,13 +120,29 @@ func New(cfg Config) (*Server, error) {
 		cfg.Log.Warn("Copilot CLI will not find this companion: set POLLUX_RUNTIME_DIR to a short path that you own", "err", err)
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	s.http = &http.Server{
-		Handler: http.HandlerFunc(s.serveHTTP), ConnContext: s.gate.Enter, ConnState: s.gate.State,
-		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		ErrorLog: slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
-		// No read or write timeout: they would cut a call that waits for the user.
-	}
+	s.http = gate.New(0).Server(http.HandlerFunc(s.serveHTTP), cfg.Log)
 	return s, nil
+}
+
+// serveHTTP serves a request, once it has refused web pages, which always send an Origin, and
+// clients without the nonce.
+func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
+	defer s.cfg.OnPanic.Report()
+	w.Header().Set("Cache-Control", "no-store")
+	switch {
+	case len(r.Header.Values("Origin")) > 0:
+		mcp.TurnAway(w, r, http.StatusForbidden, "requests from web pages are not served")
+		return
+	case !gate.SameSecret(r.Header.Get("Authorization"), scheme+s.nonce):
+		mcp.TurnAway(w, r, http.StatusUnauthorized, "the nonce is missing or wrong: it is in the lock file")
+		return
+	}
+	gate.Authenticated(r.Context())
+	if r.URL.Path != "/mcp" {
+		mcp.Refuse(w, http.StatusNotFound, "the MCP endpoint is /mcp")
+		return
+	}
+	s.endpoint.ServeHTTP(w, r)
 }
 
 // Serve serves requests in the background until [Server.Close].
@@ -207,20 +230,8 @@ func (s *Server) Unpublish() {
 // Close waits until the agents have the answers to the decided changes, for as long as
 // ctx allows, and ends all sessions.
 func (s *Server) Close(ctx context.Context) error {
-	s.mu.Lock()
-	s.closed = true
-	var sessions []*Session
-	for _, session := range s.sessions {
-		sessions = append(sessions, session)
-	}
-	s.mu.Unlock()
 	s.stop()
-	for _, session := range sessions {
-		session.Calls.Flush(ctx)
-	}
-	for _, session := range sessions {
-		session.End()
-	}
+	s.mcp.Close(ctx)
 	shut, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()
 	err := s.http.Shutdown(shut)
@@ -232,36 +243,4 @@ func (s *Server) Close(ctx context.Context) error {
 	}
 	s.running.Wait()
 	return err
-}
-
-var (
-	errClosing = errors.New("the companion is shutting down")
-	errTooMany = fmt.Errorf("more than %d sessions: end some of the connected agents", maxSessions)
-)
-
-// add adds a session and starts to serve it.
-func (s *Server) add(session *Session) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.closed:
-		return errClosing
-	case len(s.sessions) >= maxSessions:
-		return errTooMany
-	}
-	s.sessions[session.id] = session
-	s.running.Go(func() { // under mu, so never after Close began to wait
-		defer s.cfg.OnPanic.Report()
-		session.serve()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.sessions, session.id)
-	})
-	return nil
-}
-
-func (s *Server) session(id string) *Session {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.sessions[id]
 }

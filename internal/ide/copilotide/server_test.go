@@ -194,7 +194,7 @@ func (f *fixture) do(ctx context.Context, method, session, body string, header h
 		"Accept": {"application/json, text/event-stream"},
 	}
 	if session != "" {
-		r.Header.Set(sessionHeader, session)
+		r.Header.Set("Mcp-Session-Id", session)
 	}
 	for k, v := range header {
 		r.Header[k] = v
@@ -238,7 +238,7 @@ func (f *fixture) connect() *agent {
 	if body := f.read(res); res.StatusCode != http.StatusOK || !strings.Contains(body, `"2025-11-25"`) {
 		f.t.Fatalf("initialize: %s: %s", res.Status, body)
 	}
-	if a.id = res.Header.Get(sessionHeader); a.id == "" {
+	if a.id = res.Header.Get("Mcp-Session-Id"); a.id == "" {
 		f.t.Fatal("no session ID")
 	}
 	res = f.do(f.t.Context(), http.MethodPost, a.id, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, nil)
@@ -526,8 +526,8 @@ func TestKilled(t *testing.T) {
 			f.t.Error("an outcome was delivered after the end")
 		}
 		synctest.Wait()
-		if s := f.Server.session(a.id); s != nil {
-			f.t.Error("the session is still there")
+		if n := f.mcp.Sessions(); n != 0 {
+			f.t.Errorf("%d sessions are still there", n)
 		}
 	})
 }
@@ -586,11 +586,19 @@ func TestContext(t *testing.T) {
 		time.Sleep(24 * time.Hour) // the stream is kept alive
 		a.cut()
 		synctest.Wait()
-		show(5) // while no stream is open
-		time.Sleep(time.Second)
+		for _, line := range []int{7, 8, 5} { // while no stream is open
+			show(line)
+			time.Sleep(time.Second)
+		}
 		a.stream()
-		if got := last(a); !strings.Contains(got, `"line":4`) {
-			f.t.Errorf("on the next stream: %s", got)
+		synctest.Wait()
+		if len(a.notes) == 0 {
+			f.t.Error("nothing on the next stream")
+		}
+		for len(a.notes) > 0 {
+			if got := <-a.notes; !strings.Contains(got, `"line":4`) {
+				f.t.Errorf("on the next stream: %s", got)
+			}
 		}
 		old := a.ended
 		a.stream() // replaces the last one

@@ -35,11 +35,3 @@ func TestTextRules(t *testing.T) {
 		t.Error("Holds: a new file of Windows has CRLF")
 	}
 }
-
-func TestHint(t *testing.T) {
-	for arg, want := range map[string]bool{"": false, "-p": false, "--allow-all-tools": true, "--yolo": true} {
-		if got := Hint([]string{arg}); (got != "") != want {
-			t.Errorf("%s: %q", arg, got)
-		}
-	}
-}

@@ -4,9 +4,9 @@ import (
 	"context"
 	"encoding/json"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
+	"pollux/internal/companion"
 	"pollux/internal/ide/blocking"
+	"pollux/internal/ide/mcp"
 )
 
 // The tools. The agent calls the first three itself, and lets the model call the others.
@@ -42,48 +42,61 @@ type diffResult struct {
 	Message string `json:"message"`
 }
 
-func (s *Session) addTools(server *mcp.Server) {
-	s.Calls.AddInTurn(server, toolOpenDiff, "Shows a proposed change in the editor. Returns when the user has decided: "+
-		"SAVED or REJECTED.", openDiffSchema, s.openDiff)
-	s.Calls.AddInTurn(server, toolCloseDiff, "Closes a diff of this agent.", closeDiffSchema,
-		func(ctx context.Context, _ *blocking.Call, args json.RawMessage) ([]string, error) {
-			tab, err := blocking.ParseTab(args, toolOpenDiff)
-			if err != nil {
-				return nil, err
-			}
-			s.Calls.Close(ctx, func(t string) bool { return t == tab })
-			return result(diffResult{Success: true, Tab: tab, Message: "The diff is closed."})
-		})
-	s.Calls.Add(server, toolSessionName, "Sets the session's name. It has no effect.", sessionNameSchema,
-		func(context.Context, json.RawMessage) ([]string, error) { return []string{`{"success":true}`}, nil })
-	s.Calls.Add(server, toolGetSelection, "Returns the file that the user has open in the editor, and the selected text.",
-		noArgsSchema, s.getSelection)
-	s.Calls.Add(server, toolGetDiagnostics, "Returns the problems that the editor shows.", diagnosticsSchema, s.getDiagnostics)
+func (s *Session) tools() []mcp.Tool {
+	return []mcp.Tool{
+		{
+			Name: toolOpenDiff, Description: "Shows a proposed change in the editor. Returns when the user has decided: " +
+				"SAVED or REJECTED.",
+			Schema: openDiffSchema, Run: s.openDiff,
+		},
+		{Name: toolCloseDiff, Description: "Closes a diff of this agent.", Schema: closeDiffSchema, Run: s.closeDiff},
+		{
+			Name: toolSessionName, Description: "Sets the session's name. It has no effect.", Schema: sessionNameSchema,
+			Run: func(context.Context, *mcp.Call) ([]string, error) { return []string{`{"success":true}`}, nil }, Concurrent: true,
+		},
+		{
+			Name: toolGetSelection, Description: "Returns the file that the user has open in the editor, and the selected text.",
+			Schema: noArgsSchema, Run: s.getSelection, Concurrent: true,
+		},
+		{
+			Name: toolGetDiagnostics, Description: "Returns the problems that the editor shows.", Schema: diagnosticsSchema,
+			Run: s.getDiagnostics, Concurrent: true,
+		},
+	}
 }
 
-// openDiff shows a proposal and returns the answer. The agent writes its own text,
-// whatever the answer holds.
-func (s *Session) openDiff(ctx context.Context, c *blocking.Call, args json.RawMessage) ([]string, error) {
-	p, err := blocking.ParseProposed(args, "original_file_path")
+// openDiff shows a proposal. The agent writes its own text, whatever the answer holds.
+func (s *Session) openDiff(ctx context.Context, c *mcp.Call) ([]string, error) {
+	p, err := blocking.ParseProposed(c.Args, "original_file_path")
 	if err != nil {
 		return nil, err
 	}
 	p.ReadOnly = readOnly
-	o, err := s.Calls.Open(ctx, c, p)
+	return s.Open(ctx, c, p, func(o companion.Outcome) []string {
+		if o.Accepted {
+			return result(diffResult{Success: true, Result: "SAVED", Trigger: "accepted_via_button", Tab: p.Tab,
+				Message: "The user has accepted the change."})
+		}
+		return result(diffResult{Success: true, Result: "REJECTED", Trigger: "rejected_via_button", Tab: p.Tab,
+			Message: "The user has rejected the change."})
+	})
+}
+
+func (s *Session) closeDiff(ctx context.Context, c *mcp.Call) ([]string, error) {
+	tab, err := blocking.ParseTab(c.Args, toolOpenDiff)
 	if err != nil {
 		return nil, err
 	}
-	r := diffResult{Success: true, Result: "REJECTED", Trigger: "rejected_via_button", Tab: p.Tab,
-		Message: "The user has rejected the change."}
-	if o.Accepted {
-		r.Result, r.Trigger, r.Message = "SAVED", "accepted_via_button", "The user has accepted the change."
-	}
-	return result(r)
+	s.Close(ctx, func(t string) bool { return t == tab })
+	return result(diffResult{Success: true, Tab: tab, Message: "The diff is closed."}), nil
 }
 
-func result(v any) ([]string, error) {
+func result(v any) []string {
 	data, err := json.Marshal(v)
-	return []string{string(data)}, err
+	if err != nil {
+		panic(err) // v consists of texts and numbers
+	}
+	return []string{string(data)}
 }
 
 // A selected answers get_selection.
@@ -94,13 +107,13 @@ type selected struct {
 }
 
 // getSelection returns the same as the last notification, or null if nothing is open.
-func (s *Session) getSelection(ctx context.Context, _ json.RawMessage) ([]string, error) {
+func (s *Session) getSelection(ctx context.Context, _ *mcp.Call) ([]string, error) {
 	m, ok := s.Feed.Selection(ctx)
 	switch {
 	case !ok:
-		return nil, blocking.ErrUndelivered
+		return nil, mcp.ErrUndelivered
 	case m.FilePath == "":
 		return []string{"null"}, nil
 	}
-	return result(selected{m, true})
+	return result(selected{m, true}), nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"unicode/utf8"
 
 	"pollux/internal/companion"
@@ -51,52 +52,43 @@ func TestContextKeepsTheTenNewest(t *testing.T) {
 // The core has no limits. A context that looks the same to the CLI is not sent
 // again.
 func TestContextThatTheCLISeesAsTheSame(t *testing.T) {
-	b := newBackend()
-	s := start(t, b, nil)
-	c := dial(t, s).initialize()
-	session := <-b.session
-	st := c.listen()
-	if got := st.next(); got != emptyContext {
-		t.Fatalf("first event %s", got)
-	}
-	long := strings.Repeat("x", MaxSelectedText)
-	var open []companion.File
-	for i := range MaxOpenFiles {
-		open = append(open, companion.File{Path: fmt.Sprint("/f", i), Focused: int64(MaxOpenFiles - i)})
-	}
-	open[0].Active, open[0].Selection = true, long
-	set := func(files ...companion.File) {
-		b.mu.Lock()
-		b.context = companion.Context{Files: files}
-		b.mu.Unlock()
-		session.ContextChanged()
-	}
-	set(open...)
-	if got := st.next(); !strings.Contains(got, long) {
-		t.Fatalf("sent %.200s", got)
-	}
-	later := append([]companion.File{}, open...)
-	later[0].Selection, later[0].Focused = long+"more", 99
-	set(append(later, companion.File{Path: "/eleventh"})...)
-	waitFor(t, func() bool { // it was looked at
-		session.mu.Lock()
-		defer session.mu.Unlock()
-		return !session.context && !session.busy
+	inBubble(t, nil, func(t *testing.T, b *backend, s *Server, c *cl) {
+		session := <-b.session
+		st := c.listen()
+		if got := st.next(); got != emptyContext {
+			t.Fatalf("first event %s", got)
+		}
+		long := strings.Repeat("x", MaxSelectedText)
+		var open []companion.File
+		for i := range MaxOpenFiles {
+			open = append(open, companion.File{Path: fmt.Sprint("/f", i), Focused: int64(MaxOpenFiles - i)})
+		}
+		open[0].Active, open[0].Selection = true, long
+		set := func(files ...companion.File) {
+			b.mu.Lock()
+			b.context = companion.Context{Files: files}
+			b.mu.Unlock()
+			session.ContextChanged()
+		}
+		set(open...)
+		if got := st.next(); !strings.Contains(got, long) {
+			t.Fatalf("sent %.200s", got)
+		}
+		later := append([]companion.File{}, open...)
+		later[0].Selection, later[0].Focused = long+"more", 99
+		set(append(later, companion.File{Path: "/eleventh"})...)
+		synctest.Wait() // it was looked at
+		set(companion.File{Path: "/last"})
+		if got := st.next(); !strings.Contains(got, "/last") {
+			t.Errorf("a context that the CLI sees as the same was sent: %.200s", got)
+		}
+		// A new stream carries the context, whatever the last one carried.
+		st.end()
+		synctest.Wait()
+		if got := c.listen().next(); !strings.Contains(got, "/last") {
+			t.Errorf("the next stream starts with %.200s", got)
+		}
 	})
-	set(companion.File{Path: "/last"})
-	if got := st.next(); !strings.Contains(got, "/last") {
-		t.Errorf("a context that the CLI sees as the same was sent: %.200s", got)
-	}
-	// A new stream carries the context, whatever the last one carried.
-	st.end()
-	waitFor(t, func() bool { // the server has noticed
-		session.mu.Lock()
-		defer session.mu.Unlock()
-		return session.stream == nil
-	})
-	if got := c.listen().next(); !strings.Contains(got, "/last") {
-		t.Errorf("the next stream starts with %.200s", got)
-	}
 }
 
 func TestAgentNames(t *testing.T) {
@@ -128,9 +120,14 @@ func TestEachCLIHasItsOwnToken(t *testing.T) {
 		c := dial(t, s)
 		req := c.request(t.Context(), "POST", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"streamable-http-client","version":"1.0.0"}}}`)
 		req.Header.Set("Authorization", "Bearer "+token)
-		if code, body, _ := c.do(req); code != 200 {
+		code, body, header := c.do(req)
+		if code != 200 {
 			t.Fatalf("%s: %d %s", cli.name, code, body)
 		}
+		c.session = header.Get("Mcp-Session-Id")
+		req = c.request(t.Context(), "POST", `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		req.Header.Set("Authorization", "Bearer "+token)
+		c.do(req)
 		if name, _ := (<-b.session).Client(); name != cli.name {
 			t.Errorf("%s is shown as %s", cli.name, name)
 		}

@@ -401,6 +401,18 @@ func TestPIDs(t *testing.T) {
 	}
 }
 
+// In a container the editor, or Pollux, can be process 1, which has no parent.
+func TestPIDsOfProcess1(t *testing.T) {
+	none := func(string) string { return "" }
+	want := []int{1}
+	if got := EditorPIDs(1, none); !slices.Equal(got, want) {
+		t.Errorf("EditorPIDs = %v", got)
+	}
+	if got := TerminalPIDs(1, none); !slices.Equal(got, want) {
+		t.Errorf("TerminalPIDs = %v", got)
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"port":1234,"workspacePath":"/a","authToken":"t","ideInfo":{"name":"x","displayName":"X"}}`))
 	f.Add([]byte(`{"port":"1234"}`))

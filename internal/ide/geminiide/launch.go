@@ -7,6 +7,12 @@ const (
 	LLxprtCommand = "llxprt"
 )
 
+// The agents' npm packages.
+const (
+	GeminiPackage = "@google/gemini-cli"
+	QwenPackage   = "@qwen-code/qwen-code"
+)
+
 // GeminiRestartCode is Gemini CLI's exit code that asks its launcher to start it
 // again, for instance when the user has decided to trust the folder.
 const GeminiRestartCode = 199

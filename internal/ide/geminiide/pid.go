@@ -14,21 +14,26 @@ import (
 // grandparent of the nearest shell above it, which is usually the parent of the
 // editor. Older CLIs (up to 0.30) accept no other.
 func EditorPIDs(editor int, getenv func(string) string) []int {
-	return unique(parent(editor), editor, tmuxServer(getenv))
+	return unique(editor, parent(editor), editor, tmuxServer(getenv))
 }
 
 // TerminalPIDs returns the process IDs that a CLI may look for when the process
 // self starts it: self, which newer CLIs read from the environment, and the one
 // that older CLIs find.
 func TerminalPIDs(self int, getenv func(string) string) []int {
-	return unique(self, idePID(self), tmuxServer(getenv))
+	return unique(self, self, idePID(self), tmuxServer(getenv))
 }
 
-func unique(pids ...int) (out []int) {
+// unique returns each process once, without the init process, which no CLI looks for. If
+// none is left, it returns only: that is process 1 itself, in a container.
+func unique(only int, pids ...int) (out []int) {
 	for _, pid := range pids {
 		if pid > 1 && !slices.Contains(out, pid) {
 			out = append(out, pid)
 		}
+	}
+	if len(out) == 0 {
+		return []int{only}
 	}
 	return out
 }

@@ -24,9 +24,7 @@ func Prompt(p editor.PromptParams, roots []string) editor.Prompt {
 	if p.Path != "" {
 		text = mention(companion.NameIn(p.Path, roots)) + companion.LineText(p)
 	}
-	prompt := companion.NewPrompt(p, text, ready)
-	prompt.Empty = true
-	return prompt
+	return companion.NewPrompt(p, text, ready)
 }
 
 // pathSpecial matches the characters that end a path after an @.

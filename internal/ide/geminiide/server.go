@@ -14,6 +14,8 @@ import (
 	"pollux/internal/companion"
 	"pollux/internal/editor"
 	"pollux/internal/gate"
+	"pollux/internal/ide/mcp"
+	"pollux/internal/sys"
 )
 
 // A Backend is the companion that the server belongs to. Its methods are called
@@ -27,9 +29,11 @@ type Backend interface {
 	// Withdraw ends a review that was answered in the terminal, and returns the
 	// text as the user left it. No outcome follows.
 	Withdraw(ctx context.Context, s companion.Session, path string) (text string, err error)
+	// Abandon is Withdraw for a review that the CLI gave up without an answer.
+	Abandon(ctx context.Context, s companion.Session, path string) (text string, err error)
 	// Context returns what the user has open now. It may be called often.
 	Context() companion.Context
-	// Connect is called once a client has sent initialize. Disconnect is called
+	// Connect is called once a client has sent notifications/initialized. Disconnect is called
 	// when it will not come back: it closed its session, or its event stream
 	// ended and did not return within [Config.GoneTimeout].
 	Connect(s companion.Session)
@@ -56,7 +60,8 @@ type Config struct {
 	Token string
 	// Port is the port to listen on. With 0, which the contract requires for a
 	// fresh start, the system chooses. A restart after a crash passes the old
-	// port: if it is taken, the server chooses another one and a new token.
+	// port: if it is taken, the server chooses another one and a new token. On
+	// Linux, it serves only this user and root with the old token.
 	Port int
 	// ExtraHost is a second host address to listen on, and ExtraNames are Host
 	// names allowed there: for a CLI in a container (host.docker.internal).
@@ -70,43 +75,35 @@ type Config struct {
 	// the CLI's HTTP client cuts a silent one after 300 s.
 	KeepAliveInterval time.Duration
 	// OnPanic is called before a panic ends the process.
-	OnPanic func()
+	OnPanic mcp.OnPanic
 	// MaxBody bounds a request's body in bytes; the CLI sends whole files.
 	MaxBody int64
 }
 
 const (
-	defaultGoneTimeout       = 30 * time.Second
-	defaultKeepAliveInterval = 30 * time.Second
-	defaultMaxBody           = 256 << 20
-	// unstreamedTimeout bounds a session that never opened an event stream.
-	unstreamedTimeout = 5 * time.Minute
+	defaultGoneTimeout = 30 * time.Second
 	// maxSessions is far above what a person runs. It keeps a client that
 	// reconnects in a loop from using up the memory.
 	maxSessions = 256
-	bodyTimeout = time.Minute
-	// closeTimeout is how long a client may take to read the rest of a response
-	// when its session ends.
-	closeTimeout = time.Second
 )
 
 // A Server is a companion's MCP server. It listens from [New] on; requests are
 // answered once [Server.Serve] runs.
 //
-// Lock order: Server.mu before Session.mu; neither is held while a Backend
-// method runs.
+// Lock order: the companion's lock, Server.mu, Session.mu; the last two are not held while a
+// Backend method runs.
 type Server struct {
 	cfg       Config
 	http      *http.Server
 	listeners []net.Listener
 	port      int
 	gate      *gate.Gate
+	mcp       *mcp.Server
+	endpoint  mcp.Endpoint
+	old       bool // others may know the token: only programs of this user are served
 	serving   sync.WaitGroup
-	live      sync.WaitGroup // the sessions whose Close has not finished
 
 	mu          sync.Mutex
-	sessions    map[string]*Session
-	closed      bool
 	pages       http.Handler
 	publication *Publication // nil until Publish
 
@@ -122,16 +119,20 @@ func New(cfg Config) (*Server, error) {
 	if cfg.GoneTimeout == 0 {
 		cfg.GoneTimeout = defaultGoneTimeout
 	}
-	if cfg.KeepAliveInterval == 0 {
-		cfg.KeepAliveInterval = defaultKeepAliveInterval
-	}
-	if cfg.MaxBody == 0 {
-		cfg.MaxBody = defaultMaxBody
-	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{cfg: cfg, gate: gate.New(cfg.AuthTimeout), sessions: make(map[string]*Session)}
+	s := &Server{cfg: cfg, gate: gate.New(cfg.AuthTimeout)}
+	own := mcp.Config{
+		Backend: cfg.Backend, Log: cfg.Log, OnPanic: cfg.OnPanic, Title: cfg.Editor.DisplayName, Version: cfg.Version,
+		MaxSessions: maxSessions,
+	}
+	if cfg.Roots != nil {
+		own.Experimental = func() map[string]any { return map[string]any{RootsCapability: map[string]any{"roots": cfg.Roots()}} }
+	}
+	s.mcp = mcp.New(own)
+	s.endpoint.Open, s.endpoint.GoneTimeout = s.open, cfg.GoneTimeout
+	s.endpoint.KeepAlive, s.endpoint.MaxBody = cfg.KeepAliveInterval, cfg.MaxBody
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", cfg.Port))
 	if err != nil && cfg.Port != 0 {
 		// CLIs that reconnect send the old token to whatever has the old port.
@@ -142,6 +143,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("cannot listen on loopback: %w", err)
 	}
 	s.port = l.Addr().(*net.TCPAddr).Port
+	s.old = s.port == cfg.Port && sys.SeesSocket(l)
 	s.listeners = []net.Listener{l}
 	if cfg.ExtraHost != "" {
 		l, err := net.Listen("tcp", net.JoinHostPort(cfg.ExtraHost, fmt.Sprint(s.port)))
@@ -151,27 +153,8 @@ func New(cfg Config) (*Server, error) {
 		}
 		s.listeners = append(s.listeners, l)
 	}
-	s.http = &http.Server{
-		Handler:           s.handler(),
-		ConnContext:       s.gate.Enter,
-		ConnState:         s.gate.State,
-		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       2 * time.Minute, // between requests; the CLI gives a connection up after 4 s
-		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
-		// No read or write timeout: they would cut an idle event stream.
-	}
+	s.http = s.gate.Server(s.handler(), cfg.Log)
 	return s, nil
-}
-
-// onPanic, when deferred, reports a panic and lets it continue.
-func (s *Server) onPanic() {
-	if r := recover(); r != nil {
-		if s.cfg.OnPanic != nil {
-			s.cfg.OnPanic()
-		}
-		panic(r)
-	}
 }
 
 // Port returns the port that the server listens on.
@@ -203,34 +186,11 @@ func (s *Server) Serve() {
 	}
 }
 
-// all returns the sessions of connected clients.
-func (s *Server) all() []*Session {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	all := make([]*Session, 0, len(s.sessions))
-	for _, session := range s.sessions {
-		all = append(all, session)
-	}
-	return all
-}
-
 // Close sends queued outcomes to the clients that have a stream, for as long as
 // ctx allows. Then it ends every stream gracefully, since a broken one would make
 // the CLI report an error, and stops the server.
 func (s *Server) Close(ctx context.Context) error {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
-	sessions := s.all()
-	for _, session := range sessions {
-		session.flush(ctx)
-	}
-	var closing sync.WaitGroup
-	for _, session := range sessions {
-		closing.Go(session.Close)
-	}
-	closing.Wait()
-	s.live.Wait() // others were ending already
+	s.mcp.Close(ctx)
 	shut, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	err := s.http.Shutdown(shut)
@@ -242,35 +202,4 @@ func (s *Server) Close(ctx context.Context) error {
 	}
 	s.serving.Wait()
 	return err
-}
-
-func (s *Server) session(id string) *Session {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.sessions[id]
-}
-
-var (
-	errClosing = errors.New("the companion is shutting down")
-	errTooMany = fmt.Errorf("more than %d sessions: end some of the connected CLIs", maxSessions)
-)
-
-func (s *Server) add(session *Session) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.closed:
-		return errClosing
-	case len(s.sessions) >= maxSessions:
-		return errTooMany
-	}
-	s.sessions[session.id] = session
-	s.live.Add(1) // under mu, so never after Close began to wait
-	return nil
-}
-
-func (s *Server) remove(session *Session) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.sessions, session.id)
 }

@@ -14,11 +14,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"pollux/internal/companion"
+	"pollux/internal/ide/mcp"
+	"pollux/internal/sys/systest"
 )
 
 func TestMain(m *testing.M) {
@@ -38,12 +41,13 @@ type backend struct {
 	gone    chan *Session
 	changed chan *Session
 	fail    error
+	all     map[*Session]bool
 }
 
 func newBackend() *backend {
 	return &backend{
 		opened: make(chan companion.Proposal, 10), session: make(chan *Session, 10), gone: make(chan *Session, 10),
-		changed: make(chan *Session, 10),
+		changed: make(chan *Session, 10), all: make(map[*Session]bool),
 	}
 }
 
@@ -57,6 +61,10 @@ func (b *backend) Changed(s companion.Session) {
 	case b.changed <- s.(*Session):
 	default: // few tests look
 	}
+}
+
+func (b *backend) Abandon(ctx context.Context, s companion.Session, path string) (string, error) {
+	return b.Withdraw(ctx, s, path)
 }
 
 func (b *backend) Withdraw(_ context.Context, _ companion.Session, path string) (string, error) {
@@ -79,17 +87,36 @@ func (b *backend) setContext(paths ...string) {
 	b.context = open
 }
 
-func (b *backend) Connect(s companion.Session)    { b.session <- s.(*Session) }
-func (b *backend) Disconnect(s companion.Session) { b.gone <- s.(*Session) }
+func (b *backend) Connect(s companion.Session) {
+	b.mu.Lock()
+	b.all[s.(*Session)] = true
+	b.mu.Unlock()
+	b.session <- s.(*Session)
+}
+
+func (b *backend) Disconnect(s companion.Session) {
+	b.mu.Lock()
+	delete(b.all, s.(*Session))
+	b.mu.Unlock()
+	b.gone <- s.(*Session)
+}
 
 // contextChanged announces the context to every session, as a companion does.
-func (s *Server) contextChanged() {
-	for _, session := range s.all() {
+func (b *backend) contextChanged() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for session := range b.all {
 		session.ContextChanged()
 	}
 }
 
 func start(t *testing.T, b *backend, change func(*Config)) *Server {
+	t.Helper()
+	return startOn(t, b, change, nil)
+}
+
+// startOn starts a server that serves on a network, if one is given.
+func startOn(t *testing.T, b *backend, change func(*Config), network *systest.Network) *Server {
 	t.Helper()
 	cfg := Config{Backend: b, Version: "test", Token: "secret"}
 	if change != nil {
@@ -98,6 +125,10 @@ func start(t *testing.T, b *backend, change func(*Config)) *Server {
 	s, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if network != nil {
+		s.listeners[0].Close()
+		s.listeners[0] = network
 	}
 	s.Serve()
 	t.Cleanup(func() {
@@ -119,6 +150,21 @@ type cl struct {
 
 func dial(t *testing.T, s *Server) *cl {
 	return &cl{t: t, base: fmt.Sprintf("http://127.0.0.1:%d", s.Port()), http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
+}
+
+// inBubble runs a test with a server and a client of it, in which [synctest.Wait] waits until the
+// server has noticed everything.
+func inBubble(t *testing.T, change func(*Config), test func(t *testing.T, b *backend, s *Server, c *cl)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b, network := newBackend(), systest.NewNetwork()
+		s := startOn(t, b, change, network)
+		c := dial(t, s)
+		transport := &http.Transport{DialContext: network.Dial}
+		t.Cleanup(transport.CloseIdleConnections)
+		c.http.Transport = transport
+		test(t, b, s, c.initialize())
+	})
 }
 
 func (c *cl) request(ctx context.Context, method string, body string) *http.Request {
@@ -398,30 +444,59 @@ func FuzzParseOpenDiff(f *testing.F) {
 // A stream starts with the context, even after a reconnect, and an update that
 // follows at once is not lost.
 func TestContextGoesOutAsSoonAsAStreamOpens(t *testing.T) {
-	b := newBackend()
-	s := start(t, b, nil)
-	c := dial(t, s).initialize()
-	for range 3 {
-		st := c.listen()
-		if got := st.next(); got != emptyContext {
-			t.Fatalf("first event %s, want %s", got, emptyContext)
+	inBubble(t, nil, func(t *testing.T, b *backend, s *Server, c *cl) {
+		for range 3 {
+			st := c.listen()
+			if got := st.next(); got != emptyContext {
+				t.Fatalf("first event %s, want %s", got, emptyContext)
+			}
+			b.setContext("/a")
+			b.contextChanged()
+			if got := st.next(); !strings.Contains(got, `"path":"/a"`) {
+				t.Errorf("then %s", got)
+			}
+			b.contextChanged() // the same
+			synctest.Wait()
+			if len(st.events) > 0 {
+				t.Errorf("then %s", st.next())
+			}
+			b.setContext()
+			st.end()
+			for st.next() != "end" {
+			}
+			b.contextChanged() // while no stream is open
+			synctest.Wait()
 		}
-		b.setContext("/a")
-		s.contextChanged()
-		if got := st.next(); !strings.Contains(got, `"path":"/a"`) {
+	})
+}
+
+// Trap 6: an outcome decided while the client reconnects reaches it afterwards,
+// in order.
+func TestTrap6OutcomesAreQueuedOverAReconnect(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, b *backend, s *Server, c *cl) {
+		session := <-b.session
+		st := c.listen()
+		st.next()
+		synctest.Wait()
+		st.end()
+		synctest.Wait()
+		told := make(chan error, 3)
+		for i := range 3 {
+			session.Resolve(companion.Proposal{Path: "/f"}, companion.Outcome{Accepted: true, Text: fmt.Sprint(i)}, func(err error) { told <- err })
+		}
+		st = c.listen()
+		for i := range 3 {
+			if got, want := st.next(), accepted("/f", fmt.Sprint(i)); got != want {
+				t.Errorf("event %d: %s, want %s", i, got, want)
+			}
+			if err := <-told; err != nil {
+				t.Errorf("outcome %d: %v", i, err)
+			}
+		}
+		if got := st.next(); got != emptyContext {
 			t.Errorf("then %s", got)
 		}
-		b.setContext()
-		st.end()
-		for st.next() != "end" {
-		}
-		waitFor(t, func() bool { // the server has seen the end; otherwise the next GET is a conflict
-			session := s.all()[0]
-			session.mu.Lock()
-			defer session.mu.Unlock()
-			return session.stream == nil
-		})
-	}
+	})
 }
 
 // waitFor polls a state that sends no signal.
@@ -430,32 +505,6 @@ func waitFor(t *testing.T, ok func() bool) {
 	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the condition never became true")
-		}
-	}
-}
-
-// Trap 6: an outcome decided while the client reconnects reaches it afterwards,
-// in order.
-func TestTrap6OutcomesAreQueuedOverAReconnect(t *testing.T) {
-	b := newBackend()
-	s := start(t, b, nil)
-	c := dial(t, s).initialize()
-	session := <-b.session
-	st := c.listen()
-	st.next()
-	st.end()
-	waitFor(t, func() bool { session.mu.Lock(); defer session.mu.Unlock(); return session.stream == nil })
-	told := make(chan error, 3)
-	for i := range 3 {
-		session.Resolve(companion.Proposal{Path: "/f"}, companion.Outcome{Accepted: true, Text: fmt.Sprint(i)}, func(err error) { told <- err })
-	}
-	st = c.listen()
-	for i := range 3 {
-		if got, want := st.next(), accepted("/f", fmt.Sprint(i)); got != want {
-			t.Errorf("event %d: %s, want %s", i, got, want)
-		}
-		if err := <-told; err != nil {
-			t.Errorf("outcome %d: %v", i, err)
 		}
 	}
 }
@@ -485,38 +534,35 @@ func TestNoNotificationForUndecidedProposals(t *testing.T) {
 // A client without a stream counts as gone after a while, and its undelivered
 // outcomes are reported.
 func TestGone(t *testing.T) {
-	b := newBackend()
-	s := start(t, b, func(c *Config) { c.GoneTimeout = 20 * time.Millisecond })
-	c := dial(t, s).initialize()
-	session := <-b.session
-	st := c.listen()
-	st.next()
-	st.end()
-	for st.next() != "end" {
-	}
-	waitFor(t, func() bool { session.mu.Lock(); defer session.mu.Unlock(); return session.stream == nil })
-	told := make(chan error, 1)
-	session.Resolve(companion.Proposal{Path: "/f"}, companion.Outcome{}, func(err error) { told <- err })
-	if got := <-b.gone; got != session {
-		t.Errorf("gone: %v", got)
-	}
-	if err := <-told; !errors.Is(err, errUndelivered) {
-		t.Errorf("the outcome was reported as %v", err)
-	}
-	session.Resolve(companion.Proposal{}, companion.Outcome{}, func(err error) { told <- err })
-	if err := <-told; !errors.Is(err, errUndelivered) {
-		t.Errorf("an outcome after the end was reported as %v", err)
-	}
-	if code, _, _ := c.do(c.request(t.Context(), "GET", "")); code != 404 {
-		t.Errorf("the ended session answers %d, want 404", code)
-	}
+	inBubble(t, func(c *Config) { c.GoneTimeout = 20 * time.Millisecond }, func(t *testing.T, b *backend, s *Server, c *cl) {
+		session := <-b.session
+		st := c.listen()
+		st.next()
+		st.end()
+		synctest.Wait()
+		told := make(chan error, 1)
+		session.Resolve(companion.Proposal{Path: "/f"}, companion.Outcome{}, func(err error) { told <- err })
+		if got := <-b.gone; got != session {
+			t.Errorf("gone: %v", got)
+		}
+		if err := <-told; !errors.Is(err, mcp.ErrUndelivered) {
+			t.Errorf("the outcome was reported as %v", err)
+		}
+		session.Resolve(companion.Proposal{}, companion.Outcome{}, func(err error) { told <- err })
+		if err := <-told; !errors.Is(err, mcp.ErrUndelivered) {
+			t.Errorf("an outcome after the end was reported as %v", err)
+		}
+		if code, _, _ := c.do(c.request(t.Context(), "GET", "")); code != 404 {
+			t.Errorf("the ended session answers %d, want 404", code)
+		}
+	})
 }
 
 func TestDelete(t *testing.T) {
 	b := newBackend()
 	c := dial(t, start(t, b, nil)).initialize()
 	<-b.session
-	if code, _, _ := c.do(c.request(t.Context(), "DELETE", "")); code != 204 {
+	if code, _, _ := c.do(c.request(t.Context(), "DELETE", "")); code != 200 {
 		t.Errorf("DELETE: %d", code)
 	}
 	<-b.gone
@@ -538,7 +584,7 @@ func TestIsolation(t *testing.T) {
 		t.Errorf("its own session received %s", got)
 	}
 	b.setContext("/b")
-	s.contextChanged()
+	b.contextChanged()
 	if got := st2.next(); !strings.Contains(got, "contextUpdate") {
 		t.Errorf("the other session received %s", got)
 	}
@@ -597,14 +643,19 @@ func TestSlowReader(t *testing.T) {
 	defer conn.Close()
 	var raw bytes.Buffer
 	c.request(t.Context(), "GET", "").Write(&raw)
-	conn.Write(raw.Bytes()) // and never read
-	waitFor(t, func() bool { session.mu.Lock(); defer session.mu.Unlock(); return session.ready })
+	conn.Write(raw.Bytes()) // and read only the headers
+	in := bufio.NewReaderSize(conn, 16)
+	for line := ""; line != "\r\n"; { // the response has begun
+		if line, err = in.ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+	}
 	big := strings.Repeat("x", 1<<20)
 	for range 64 {
 		session.Resolve(companion.Proposal{Path: "/f"}, companion.Outcome{Accepted: true, Text: big}, func(error) {})
 	}
 	for range 1000 {
-		s.contextChanged()
+		b.contextChanged()
 	}
 	other := dial(t, s).initialize()
 	st := other.listen()
@@ -660,19 +711,18 @@ func TestServeConn(t *testing.T) {
 
 func TestTooManySessions(t *testing.T) {
 	s := start(t, newBackend(), nil)
-	s.mu.Lock()
-	for i := range maxSessions {
-		s.sessions[fmt.Sprint(i)] = nil
+	for range maxSessions {
+		session, err := s.newSession("", true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer session.Discard()
 	}
-	s.mu.Unlock()
 	c := dial(t, s)
 	code, body, _ := c.do(c.request(t.Context(), "POST", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`))
 	if code != 503 || !strings.Contains(body, "end some") {
 		t.Errorf("%d %s", code, body)
 	}
-	s.mu.Lock()
-	clear(s.sessions)
-	s.mu.Unlock()
 }
 
 func TestExtraHost(t *testing.T) {
@@ -704,5 +754,33 @@ func TestAnotherPortHasAnotherToken(t *testing.T) {
 	same := start(t, newBackend(), func(c *Config) { c.Port, c.Token = port, "old" })
 	if same.Port() != port || same.Token() != "old" {
 		t.Errorf("the free port was not taken again with its token: %d, %q", same.Port(), same.Token())
+	}
+}
+
+// After a crash another user can have had the old port for a moment, and received the
+// token there.
+func TestOldTokenIsForThisUserOnly(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	s := start(t, newBackend(), func(c *Config) { c.Port, c.Token = l.Addr().(*net.TCPAddr).Port, "old" })
+	for uid, want := range map[int]int{os.Getuid(): http.StatusOK, 12345: http.StatusForbidden} {
+		var conn net.Conn
+		if err := systest.AsUser(t, uid, func() (err error) {
+			conn, err = net.Dial("tcp", l.Addr().String())
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		c := dial(t, s)
+		c.http.Transport.(*http.Transport).DialContext = func(context.Context, string, string) (net.Conn, error) { return conn, nil }
+		req := c.request(t.Context(), "POST", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18",`+
+			`"capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
+		req.Header.Set("Authorization", "Bearer old")
+		if code, body, _ := c.do(req); code != want {
+			t.Errorf("user %d: %d %s, want %d", uid, code, body, want)
+		}
 	}
 }

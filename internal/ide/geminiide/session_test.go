@@ -3,7 +3,6 @@ package geminiide
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -76,6 +75,13 @@ func unbuffered(t *testing.T, s *Server, req *http.Request) duplex {
 	return client
 }
 
+// closeNow closes a server without waiting for what is queued.
+func closeNow(s *Server) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	s.Close(ctx)
+}
+
 func closes(t *testing.T, what string, f func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -93,7 +99,6 @@ func TestKeepAliveThatNobodyReads(t *testing.T) {
 	b := newBackend()
 	s := start(t, b, func(c *Config) { c.KeepAliveInterval = time.Millisecond })
 	c := dial(t, s).initialize()
-	session := <-b.session
 	first := unbuffered(t, s, c.request(t.Context(), "GET", ""))
 	in := bufio.NewReader(first)
 	for line := ""; line != emptyContext; {
@@ -112,7 +117,7 @@ func TestKeepAliveThatNobodyReads(t *testing.T) {
 	}
 	waitFor(t, func() bool { return first.written.Load() > begun }) // and nobody reads
 	first.out.Close()
-	waitFor(t, func() bool { // the SDK has let go of the stream
+	waitFor(t, func() bool { // the next stream carries the context
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		res, err := c.http.Do(c.request(ctx, "GET", ""))
@@ -123,7 +128,7 @@ func TestKeepAliveThatNobodyReads(t *testing.T) {
 		_, err = bufio.NewReader(io.LimitReader(res.Body, 1000)).ReadString('}')
 		return err == nil
 	})
-	closes(t, "Close", func() { session.Close() })
+	closes(t, "Close", func() { closeNow(s) })
 }
 
 // A client that does not read the answer to its request does not delay Close.
@@ -131,59 +136,11 @@ func TestAnswerThatNobodyReads(t *testing.T) {
 	b := newBackend()
 	s := start(t, b, nil)
 	c := dial(t, s).initialize()
-	session := <-b.session
+	<-b.session
 	body := `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"openDiff","arguments":{"filePath":"/f","newContent":"x"}}}`
 	unbuffered(t, s, c.request(t.Context(), "POST", body))
 	<-b.opened
-	closes(t, "Close", func() { session.Close() })
-}
-
-// A stream that opens while the last one ends stays open: the timer for the
-// client's return is set under the lock that guards the stream.
-func TestStreamThatOpensInTimeStays(t *testing.T) {
-	b := newBackend()
-	s := start(t, b, nil)
-	dial(t, s).initialize()
-	session := <-b.session
-	for range 20_000 {
-		last, next := &streamWriter{ended: true}, &streamWriter{ended: true}
-		session.streamReady(last)
-		var both sync.WaitGroup
-		both.Go(func() { session.streamEnded(last) })
-		both.Go(func() { session.streamReady(next) })
-		both.Wait()
-		session.mu.Lock()
-		armed := session.gone != nil
-		session.mu.Unlock()
-		if armed {
-			t.Fatal("the session will end, although its client has a stream")
-		}
-		session.streamEnded(next)
-	}
-}
-
-// The timer ran out at the moment the stream opened.
-func TestLateTimerEndsNothing(t *testing.T) {
-	b := newBackend()
-	s := start(t, b, nil)
-	dial(t, s).initialize()
-	session := <-b.session
-	stream := &streamWriter{ended: true}
-	session.streamReady(stream)
-	session.streamEnded(stream)
-	session.mu.Lock()
-	late := session.timer
-	session.mu.Unlock()
-	session.streamReady(&streamWriter{ended: true})
-	session.expire(late)
-	if session.ctx.Err() != nil {
-		t.Error("a session with a stream ended")
-	}
-	session.streamEnded(&streamWriter{ended: true}) // not the open one
-	session.expire(late)
-	if session.ctx.Err() != nil {
-		t.Error("a session with a stream ended")
-	}
+	closes(t, "Close", func() { closeNow(s) })
 }
 
 // A CLI's name is shown to the user, so a name of 100 kB is shortened, and
@@ -201,6 +158,7 @@ func TestClientNamesAreShort(t *testing.T) {
 		c.call("initialize", map[string]any{
 			"protocolVersion": "2025-06-18", "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": name, "version": name},
 		})
+		c.do(c.request(t.Context(), "POST", `{"jsonrpc":"2.0","method":"notifications/initialized"}`))
 		session := <-b.session
 		if gotName, gotVersion := session.Client(); gotName != want || gotVersion != want {
 			t.Errorf("%.20q is shown as %.100q %.100q, want %q", name, gotName, gotVersion, want)
@@ -222,19 +180,18 @@ func TestCloseWaitsForDisconnect(t *testing.T) {
 		go io.Copy(io.Discard, client)
 		go s.ServeConn(server)
 		initialize(t, client)
-		session := <-b.session
+		<-b.session
 		client.Close()
 		synctest.Wait() // it is in Disconnect
-		closed := make(chan string, 2)
-		go func() { session.Close(); closed <- "Session.Close" }()
-		go func() { s.Close(t.Context()); closed <- "Server.Close" }()
+		closed := make(chan bool, 1)
+		go func() { s.Close(t.Context()); closed <- true }()
 		synctest.Wait()
-		for len(closed) > 0 {
-			t.Errorf("%s returned before Disconnect", <-closed)
+		if len(closed) > 0 {
+			t.Error("Close returned before Disconnect")
 		}
 		<-b.gone
 		synctest.Wait()
-		if len(closed) < 2 && !t.Failed() {
+		if len(closed) < 1 && !t.Failed() {
 			t.Error("Close does not return")
 		}
 	})
@@ -257,24 +214,19 @@ func initialize(t *testing.T, client io.Writer) {
 	}
 }
 
-// The server refused a client that was quick to initialize. The backend already
-// had its session, and kept it forever.
+// A server that is closed refuses a client, and the backend never has its session.
 func TestRefusedClientIsNotConnected(t *testing.T) {
 	b := newBackend()
 	s := start(t, b, nil)
+	s.Close(t.Context())
 	client, server := net.Pipe()
-	go io.Copy(io.Discard, client)
 	served := make(chan error, 1)
-	s.mu.Lock()
-	s.closed = true
 	go func() { served <- s.ServeConn(server) }()
-	initialize(t, client)
-	s.mu.Unlock()
-	if err := <-served; !errors.Is(err, errClosing) {
-		t.Errorf("the client was refused with %v", err)
+	if _, err := client.Read(make([]byte, 1)); err == nil {
+		t.Error("the connection goes on")
 	}
-	if len(b.session) > 0 && len(b.gone) == 0 {
-		t.Error("the backend has a session that never ends")
+	if err := <-served; err == nil || len(b.session) > 0 {
+		t.Error("the client was not refused")
 	}
 }
 

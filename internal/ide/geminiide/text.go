@@ -1,12 +1,6 @@
 package geminiide
 
-import (
-	"strings"
-
-	"pollux/internal/companion"
-)
-
-const bom = "\uFEFF"
+import "pollux/internal/companion"
 
 // textRules are the rules of Gemini CLI and Qwen Code for the text of a file: a
 // proposal usually has LF line endings, whatever the file has, and the CLI
@@ -23,11 +17,7 @@ func (textRules) Shown(original, proposed string) string {
 // Answer implements [companion.TextRules]. Editors remove the byte order mark
 // that the file or the proposal has, and the CLI writes what it receives.
 func (textRules) Answer(text, original, proposed string) string {
-	marked := strings.HasPrefix(original, bom) || strings.HasPrefix(proposed, bom)
-	if text != "" && marked && !strings.HasPrefix(text, bom) {
-		return bom + text
-	}
-	return text
+	return companion.RestoreMark(text, original, proposed)
 }
 
 // Written implements [companion.TextRules].

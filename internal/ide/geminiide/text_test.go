@@ -5,6 +5,8 @@ import (
 	"testing"
 )
 
+const bom = "\uFEFF"
+
 func TestTextComesBackAsItWas(t *testing.T) {
 	for _, tt := range []struct{ disk, proposal, shown string }{
 		{"a\r\nb\r\n", "a\nc\n", "a\nb\n"},

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// OwnConsole gives a command that has not started a console of its own, which is not
-// visible.
+// OwnConsole gives a command its own, invisible console. The command must not have been
+// started.
 func OwnConsole(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: windows.CREATE_NO_WINDOW}
 }

@@ -29,5 +29,5 @@ func KillGroup(pid int) error { return syscall.Kill(-pid, syscall.SIGKILL) }
 // Suspend stops a process until [Resume].
 func Suspend(pid int) error { return syscall.Kill(pid, syscall.SIGSTOP) }
 
-// Resume lets a suspended process go on.
+// Resume continues a suspended process.
 func Resume(pid int) error { return syscall.Kill(pid, syscall.SIGCONT) }

@@ -55,7 +55,7 @@ func KillGroup(pid int) error {
 // Suspend stops a process until [Resume].
 func Suspend(pid int) error { return call("NtSuspendProcess", pid) }
 
-// Resume lets a suspended process go on.
+// Resume continues a suspended process.
 func Resume(pid int) error { return call("NtResumeProcess", pid) }
 
 func call(function string, pid int) error {

@@ -14,8 +14,8 @@ import (
 // envConsole says which streams of a program are its console: "in" or "all".
 const envConsole = "POLLUX_TEST_CONSOLE"
 
-// noise is what a pseudo console shows by itself, as it clears the screen and hides the
-// cursor.
+// noise removes the output of the pseudo console itself, which clears the screen and hides
+// the cursor.
 var noise = strings.NewReplacer("\x1b[2J\x1b[m\x1b[H", "", "\x1b[?25l", "", "\x1b[?25h", "")
 
 // runInTerminal runs a command. Without input, its output goes to the console, too, and

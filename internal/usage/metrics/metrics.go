@@ -3,8 +3,8 @@
 // generative AI:
 // https://github.com/open-telemetry/semantic-conventions-genai/blob/main/docs/gen-ai/gen-ai-metrics.md
 //
-// OpenTelemetry's SDK counts. The exporter is part of this package, because the
-// official one links gRPC into every bridge, even if nothing is sent.
+// OpenTelemetry's SDK counts and sends. This package checks the settings, and keeps their
+// secrets out of logs.
 package metrics
 
 import (
@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -57,6 +58,7 @@ type Meter struct {
 	name     string // gen_ai.provider.name
 	duration metric.Float64Histogram
 	tokens   metric.Int64Histogram
+	notAsked metric.Float64Histogram // the durations of calls that no agent was asked for
 
 	closeTimeout time.Duration
 }
@@ -69,7 +71,15 @@ func Open(getenv func(string) string, o Options) (*Meter, error) {
 	if err != nil || s == nil {
 		return nil, err
 	}
-	m, err := newMeter(o, describe(o), sdk.NewPeriodicReader(newExporter(s)))
+	// The exporter reads the variables, too, and logs those that it cannot read.
+	otel.SetLogger(logr.Discard())
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = s.tls
+	e, err := newExporter(s, transport)
+	if err != nil {
+		return nil, err
+	}
+	m, err := newMeter(o, describe(o), sdk.NewPeriodicReader(e))
 	if err != nil {
 		return nil, err
 	}
@@ -99,14 +109,17 @@ func newMeter(o Options, about *resource.Resource, reader sdk.Reader) (*Meter, e
 		provider: sdk.NewMeterProvider(sdk.WithResource(about), sdk.WithReader(reader)),
 	}
 	meter := m.provider.Meter("pollux", metric.WithInstrumentationVersion(o.Version))
-	var err, err2 error
+	var err, err2, err3 error
 	m.duration, err = meter.Float64Histogram("gen_ai.client.operation.duration", metric.WithUnit("s"),
 		metric.WithDescription("GenAI operation duration."),
 		metric.WithExplicitBucketBoundaries(durationBuckets...))
 	m.tokens, err2 = meter.Int64Histogram("gen_ai.client.token.usage", metric.WithUnit("{token}"),
 		metric.WithDescription("Number of input and output tokens used."),
 		metric.WithExplicitBucketBoundaries(tokenBuckets...))
-	if err = errors.Join(err, err2); err != nil {
+	m.notAsked, err3 = meter.Float64Histogram("pollux.not_asked.duration", metric.WithUnit("s"),
+		metric.WithDescription("Duration of calls that failed before an agent had the prompt."),
+		metric.WithExplicitBucketBoundaries(durationBuckets...))
+	if err = errors.Join(err, err2, err3); err != nil {
 		m.Close()
 		return nil, err
 	}
@@ -128,15 +141,17 @@ func (m *Meter) Record(c agent.Usage) {
 		return
 	}
 	ctx := context.Background()
-	attrs := []attribute.KeyValue{
-		attribute.String("gen_ai.operation.name", "chat"),
-		attribute.String("gen_ai.provider.name", m.name),
+	provider := attribute.String("gen_ai.provider.name", m.name)
+	kind := attribute.String("error.type", strings.ReplaceAll(c.Error, " ", "_"))
+	if c.NotAsked {
+		m.notAsked.Record(ctx, c.Duration.Seconds(), metric.WithAttributes(provider, kind))
+		return
 	}
+	attrs := []attribute.KeyValue{attribute.String("gen_ai.operation.name", "chat"), provider}
 	if c.Requested != "" {
 		attrs = append(attrs, attribute.String("gen_ai.request.model", c.Requested))
 	}
 	if c.Error != "" {
-		kind := attribute.String("error.type", strings.ReplaceAll(c.Error, " ", "_"))
 		m.duration.Record(ctx, (c.Duration - c.Queued).Seconds(), metric.WithAttributes(attrs...), metric.WithAttributes(kind))
 	} else {
 		if c.Model != "" {

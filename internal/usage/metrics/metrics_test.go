@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -157,6 +158,7 @@ func TestMetrics(t *testing.T) {
 	failed := call
 	failed.Requested, failed.Model, failed.Error, failed.Tokens = "gemini-2.5-pro", "gemini-2.5-pro", "quota per day", agent.Tokens{}
 	m.Record(failed)
+	m.Record(agent.Usage{Start: time.Now(), Duration: 3 * time.Second, Agent: "gemini", Requested: "gemini-2.5-pro", Error: "not installed", NotAsked: true})
 	m.Close()
 	if log.Len() > 0 {
 		t.Errorf("logged %s", log)
@@ -200,6 +202,7 @@ func TestMetrics(t *testing.T) {
 		"gen_ai.client.token.usage{{token}} " + common + "gen_ai.response.model=gemini-2.5-pro gen_ai.token.type=output":                                       {2, 40, 3},
 		"gen_ai.client.token.usage{{token}} " + common + "gen_ai.request.model=gemini-2.5-pro gen_ai.response.model=gemini-2.5-flash gen_ai.token.type=input":  {1, 1000, 5},
 		"gen_ai.client.token.usage{{token}} " + common + "gen_ai.request.model=gemini-2.5-pro gen_ai.response.model=gemini-2.5-flash gen_ai.token.type=output": {1, 20, 3},
+		"pollux.not_asked.duration{s} error.type=not_installed gen_ai.provider.name=gcp.gen_ai":                                                                {1, 3, 9},
 	}
 	if !slices.Equal(slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want))) {
 		t.Errorf("the metrics are\n%s\nwant\n%s", strings.Join(slices.Sorted(maps.Keys(got)), "\n"),
@@ -212,7 +215,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestEncoding checks that this exporter and the official one send the same.
+// TestEncoding checks that the settings change nothing else in what the exporter sends.
 func TestEncoding(t *testing.T) {
 	ours, official := newReceiver(t), newReceiver(t)
 	reference, err := otlpmetrichttp.New(t.Context(), otlpmetrichttp.WithEndpointURL(official.URL+"/v1/metrics"))
@@ -230,7 +233,11 @@ func TestEncoding(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e := newExporter(s)
+		transport := http.DefaultTransport.(*http.Transport).Clone()
+		e, err := newExporter(s, transport)
+		if err != nil {
+			t.Fatal(err)
+		}
 		o := Options{Provider: "p", Version: "1", Log: slog.New(slog.DiscardHandler)}
 		reader := sdk.NewManualReader(sdk.WithTemporalitySelector(e.Temporality))
 		m, err := newMeter(o, describe(o), reader)
@@ -327,7 +334,7 @@ func TestSettings(t *testing.T) {
 			}
 			s, err := readSettings(func(name string) string { return env[name] })
 			if tt.error == "" {
-				if err != nil || s.url != tt.url {
+				if err != nil || s.url.String() != tt.url {
 					t.Errorf("got %+v, %v; want %s", s, err, tt.url)
 				}
 				return
@@ -422,16 +429,14 @@ func TestRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		var asked []time.Duration
-		e := newExporter(&settings{url: "http://collector/", header: http.Header{}, timeout: 10 * time.Second,
-			temporality: sdk.CumulativeTemporalitySelector})
-		e.client.Transport = roundTrip(func(*http.Request) (*http.Response, error) {
+		e := exporterOf(t, 20*time.Second, roundTrip(func(*http.Request) (*http.Response, error) {
 			status := 500
 			if n := len(asked); n < 4 {
 				status = []int{503, 503, 503, 200}[n]
 			}
 			asked = append(asked, time.Since(start))
-			return &http.Response{StatusCode: status, Header: http.Header{"Retry-After": {"2"}}, Body: http.NoBody}, nil
-		})
+			return &http.Response{StatusCode: status, Header: http.Header{"Retry-After": {"5"}}, Body: http.NoBody}, nil
+		}))
 		var log bytes.Buffer
 		o := Options{Provider: "p", Log: slog.New(slog.NewTextHandler(&log, nil))}
 		m, err := newMeter(o, describe(o), sdk.NewPeriodicReader(e, sdk.WithInterval(time.Minute)))
@@ -442,8 +447,8 @@ func TestRetry(t *testing.T) {
 		m.Record(agent.Usage{})
 		time.Sleep(10 * time.Minute)
 		m.Close()
-		// Each wait is the longer one of Retry-After and a delay that doubles.
-		want := []time.Duration{60 * time.Second, 62 * time.Second, 64 * time.Second, 68 * time.Second}
+		// Each wait is the longer one of Retry-After and a random delay, below 4 s.
+		want := []time.Duration{60 * time.Second, 65 * time.Second, 70 * time.Second, 75 * time.Second}
 		if len(asked) < 10 || !slices.Equal(asked[:4], want) {
 			t.Errorf("the requests came after %v, want %v and one each minute", asked, want)
 		}
@@ -456,12 +461,10 @@ func TestRetry(t *testing.T) {
 // A collector that does not answer delays no call, and the end by a second.
 func TestSilentCollector(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := newExporter(&settings{url: "http://collector/", header: http.Header{}, timeout: 10 * time.Second,
-			temporality: sdk.CumulativeTemporalitySelector})
-		e.client.Transport = roundTrip(func(r *http.Request) (*http.Response, error) {
+		e := exporterOf(t, 10*time.Second, roundTrip(func(r *http.Request) (*http.Response, error) {
 			<-r.Context().Done()
 			return nil, r.Context().Err()
-		})
+		}))
 		o := Options{Provider: "p", Log: slog.New(slog.DiscardHandler)}
 		m, err := newMeter(o, describe(o), sdk.NewPeriodicReader(e))
 		if err != nil {
@@ -476,6 +479,16 @@ func TestSilentCollector(t *testing.T) {
 			t.Errorf("a call took %s, and all %s", recorded, total)
 		}
 	})
+}
+
+// exporterOf returns an exporter that sends by a transport.
+func exporterOf(t *testing.T, timeout time.Duration, transport http.RoundTripper) *exporter {
+	e, err := newExporter(&settings{url: &url.URL{Scheme: "http", Host: "collector"}, timeout: timeout,
+		temporality: sdk.CumulativeTemporalitySelector}, transport)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
 }
 
 // A roundTrip is an [http.RoundTripper].

@@ -20,7 +20,7 @@ import (
 
 // settings are the settings of an exporter.
 type settings struct {
-	url         string
+	url         *url.URL    // may contain secrets
 	header      http.Header // contains secrets
 	timeout     time.Duration
 	gzip        bool
@@ -87,7 +87,7 @@ func readSettings(getenv func(string) string) (*settings, error) {
 
 // endpoint returns the URL for metrics. The variable for metrics holds the entire
 // URL, the one for all signals its beginning.
-func endpoint(getenv func(string) string) (string, error) {
+func endpoint(getenv func(string) string) (*url.URL, error) {
 	name, path := "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", ""
 	text := strings.TrimSpace(getenv(name))
 	if text == "" {
@@ -97,12 +97,13 @@ func endpoint(getenv func(string) string) (string, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		// The URL may contain a password.
-		return "", fmt.Errorf("%s is not an http or https URL: set it to the collector's, such as http://localhost:4318", name)
+		return nil, fmt.Errorf("%s is not an http or https URL: set it to the collector's, such as http://localhost:4318", name)
 	}
 	if path != "" {
+		u.Path = cmp.Or(u.Path, "/")
 		u = u.JoinPath(path)
 	}
-	return u.String(), nil
+	return u, nil
 }
 
 var (

@@ -383,6 +383,8 @@ func (s *server) document(method string, p documentParams) {
 		s.docs[path] = d
 	case d == nil:
 		return
+	case method == "textDocument/didSave":
+		s.client.FileSaved(s.ctx, path)
 	case method == "textDocument/didClose":
 		delete(s.docs, path)
 		s.update()
@@ -637,7 +639,7 @@ func (s *server) command(name string, args []string) error {
 func (s *server) accept(d editor.Diff, overwrite string) error {
 	a := editor.DiffAccept{ID: d.ID, Content: d.Text(), Overwrite: overwrite}
 	accept := s.client.Accept
-	if d.State == editor.StateOrphaned {
+	if d.NoAgent() {
 		accept = s.client.Save
 	}
 	res, err := accept(s.ctx, a)

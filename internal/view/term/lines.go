@@ -195,8 +195,12 @@ func (m *model) footer(it *item) string {
 		add(true, "a take it", 3)
 		add(true, "Esc end the range", 4)
 	default:
-		add(true, "y accept", 0)
-		add(true, "r reject", 1)
+		accept, reject := "y accept", "r reject"
+		if it.State == editor.StateOutside {
+			accept, reject = "y save", "r keep"
+		}
+		add(true, accept, 0)
+		add(true, reject, 1)
 		add(true, "n/p hunk", 5)
 		add(changes, "u undo", 4)
 		add(changes, "a take", 6)

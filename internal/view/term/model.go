@@ -70,7 +70,9 @@ type model struct {
 	width, height int
 	items         []*item
 	current       int
-	agents        int // how many are connected
+	agents        int      // how many are connected
+	silent        []string // [editor.Agent.Silent] of those that do not ask
+	outside       editor.Outside
 	message       string
 	help          bool
 	split         *bool // the user's choice of the layout
@@ -192,7 +194,8 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 			it.layOut()
 			m.items = append(m.items, it)
 			m.leaving = false
-			if len(m.items) == 1 {
+			if len(m.items) == 1 || it.State == editor.StateOutside { // the user has asked for the latter
+				m.current = len(m.items) - 1
 				m.message = ""
 				m.show()
 			}
@@ -214,8 +217,18 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 			}
 		}
 	case agents:
-		m.agents = int(msg)
+		m.agents, m.silent = len(msg), nil
+		for _, a := range msg {
+			if a.Silent != "" {
+				m.silent = append(m.silent, a.Silent)
+			}
+		}
+	case outside:
+		m.outside = editor.Outside(msg)
 	case message:
+		if slices.Contains(m.silent, msg.text) {
+			break // the view shows it
+		}
 		m.message = msg.text
 		if len(m.notes) > 0 && msg.level != "info" {
 			m.notes = append(m.notes, msg.text) // the next step
@@ -232,6 +245,8 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 		}
 	case decided:
 		m.answer(msg)
+	case failed:
+		m.message = msg.err.Error()
 	case edited:
 		m.edited(msg)
 	case tea.KeyPressMsg:
@@ -281,7 +296,7 @@ func (m *model) decide(it *item, accept bool, overwrite string) tea.Cmd {
 		return nil
 	}
 	it.deciding = true
-	id, text, orphan := it.ID, it.text, it.State == editor.StateOrphaned
+	id, text, save := it.ID, it.text, it.NoAgent()
 	return func() tea.Msg {
 		ctx, cancel := context.WithTimeout(m.ctx, answerTimeout)
 		defer cancel()
@@ -291,7 +306,7 @@ func (m *model) decide(it *item, accept bool, overwrite string) tea.Cmd {
 		switch {
 		case !accept:
 			d.err = m.client.Reject(ctx, id)
-		case orphan:
+		case save:
 			d.result, d.err = m.client.Save(ctx, a)
 		default:
 			d.result, d.err = m.client.Accept(ctx, a)
@@ -367,6 +382,9 @@ func (m *model) key(key string, repeated bool) tea.Cmd {
 	case "?":
 		m.help = true
 		return nil
+	}
+	if key == "o" && (it == nil || it.conflict == nil) {
+		return m.openOutside()
 	}
 	if it == nil {
 		return nil
@@ -444,9 +462,32 @@ func (m *model) key(key string, repeated bool) tea.Cmd {
 	return nil
 }
 
+// openOutside asks for the oldest change outside Pollux that is not on the screen.
+func (m *model) openOutside() tea.Cmd {
+	for _, f := range m.outside.Files {
+		if f.Notice != "" || slices.ContainsFunc(m.items, func(it *item) bool {
+			return it.State == editor.StateOutside && it.Path == f.Path
+		}) {
+			continue
+		}
+		return func() tea.Msg {
+			ctx, cancel := context.WithTimeout(m.ctx, answerTimeout)
+			defer cancel()
+			if err := m.client.OpenOutside(ctx, f.Path); err != nil {
+				return failed{err}
+			}
+			return nil
+		}
+	}
+	m.message = "no more changes outside Pollux"
+	return nil
+}
+
 // leave ends the program because the user asked.
 func (m *model) leave() tea.Cmd {
-	m.left = slices.ContainsFunc(m.items, func(it *item) bool { return it.State != editor.StateAccepted })
+	m.left = slices.ContainsFunc(m.items, func(it *item) bool {
+		return it.State == editor.StateOpen || it.State == editor.StateOrphaned
+	})
 	return tea.Quit
 }
 

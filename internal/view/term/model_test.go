@@ -428,3 +428,58 @@ func TestTitleFits(t *testing.T) {
 		}
 	}
 }
+
+// The view says of an agent that does not ask how to change that, as long as it does not ask.
+func TestSilentAgent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Config{})
+		text := "Claude Code changes files without asking: press Shift+Tab"
+		b.send(agents{{Name: "Claude Code", Silent: text}})
+		b.send(message{level: "warning", text: text})
+		b.sees(t, "Changes that an agent proposes appear here.")
+		if got := strings.Count(b.shows(), text); got != 1 {
+			t.Errorf("the view says it %d times", got)
+		}
+		b.send(agents{{Name: "Claude Code"}})
+		if strings.Contains(b.shows(), text) {
+			t.Error("the view still says it")
+		}
+	})
+}
+
+// The view lists the files that changed outside Pollux. A key shows the next one, to save
+// without some hunks or to keep.
+func TestOutside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Config{})
+		b.send(outside{Files: []editor.OutsideFile{
+			{Path: "/p/big", Change: editor.OutsideChanged, Notice: "it is larger than 1 MiB"},
+			{Path: "/p/a.txt", Change: editor.OutsideChanged}, {Path: "/p/b.txt", Change: editor.OutsideCreated},
+		}})
+		b.sees(t, "3 files changed outside Pollux")
+		b.sees(t, "/p/b.txt  created")
+		b.sees(t, "o changes outside Pollux")
+		for _, name := range []string{"a", "b"} {
+			time.Sleep(2 * settleDelay)
+			b.press("o")
+			b.texts.set(name, "new\n")
+			b.send(opened{ID: name, Path: "/p/" + name + ".txt", Original: "old\n", Proposed: "new\n", State: editor.StateOutside})
+		}
+		b.sees(t, "> b.txt")
+		time.Sleep(2 * settleDelay)
+		b.press("o")
+		b.sees(t, "no more changes outside Pollux")
+		b.wants(t, "to show them", "outside/open ", "outside/open ")
+		b.sees(t, "y save  r keep")
+		b.press("y")
+		b.close("b", editor.ReasonSaved)
+		time.Sleep(2 * settleDelay)
+		b.press("r")
+		b.close("a", editor.ReasonKept)
+		b.wants(t, "to decide", "outside/open ", "outside/open ", "diff/save b", "diff/reject a")
+		b.send(outside{})
+		if strings.Contains(b.shows(), "outside Pollux") {
+			t.Error("the view still says it")
+		}
+	})
+}

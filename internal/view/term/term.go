@@ -90,7 +90,8 @@ func Run(ctx context.Context, cfg Config) error {
 			}
 			inbox.Put(changed(c))
 		},
-		Clients: func(c editor.Clients) { inbox.Put(agents(len(c.Clients))) },
+		Clients: func(c editor.Clients) { inbox.Put(agents(c.Clients)) },
+		Outside: func(o editor.Outside) { inbox.Put(outside(o)) },
 		Message: func(m editor.Message) { inbox.Put(message{m.Level, m.Text}) },
 	})
 	if err != nil {
@@ -231,7 +232,8 @@ type (
 	opened  editor.Diff
 	closed  editor.DiffClose
 	changed editor.DiffChange
-	agents  int // how many are connected
+	agents  []editor.Agent // the connected ones
+	outside editor.Outside // the changes outside Pollux
 	message struct{ level, text string }
 	ended   struct{} // the companion has ended
 	// rested means that no key was pressed during a part of settleDelay: look is the
@@ -245,6 +247,8 @@ type (
 		result editor.DiffAcceptResult
 		err    error
 	}
+	// failed is an error for the user.
+	failed struct{ err error }
 	// edited means that the user's editor has ended. problem is empty if its text is known.
 	edited struct{ id, problem string }
 )

@@ -3,6 +3,7 @@ package term
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
@@ -57,6 +58,7 @@ func (m *model) helpLines() []string {
  V          start a range at this hunk: n and p extend it, u and a change it
  e          edit the text in $EDITOR
  Tab        next pending change
+ o          next change outside Pollux: y saves the text shown here, r keeps the file
  v, w       side by side or one below the other; wrap or cut long lines
  j, k, Space, b, g, G   scroll;  h, l   scroll sideways
  q          leave without a decision
@@ -76,18 +78,35 @@ func (m *model) emptyLines() []string {
 	} else {
 		lines = append(lines, " Changes that an agent proposes appear here.")
 	}
+	notes := m.silent
+	if note := m.outside.Note("o"); note != "" {
+		notes = append(slices.Clip(notes), note)
+	}
 	if m.leaving {
-		for _, note := range m.notes {
-			note = termtext.Visible(strings.TrimSpace(note))
-			for line := range strings.Lines(ansi.Wrap(note, max(20, m.width-2), "")) {
-				lines = append(lines, " "+strings.TrimSuffix(line, "\n"))
+		notes = m.notes
+	}
+	for _, note := range notes {
+		note = termtext.Visible(strings.TrimSpace(note))
+		for line := range strings.Lines(ansi.Wrap(note, max(20, m.width-2), "")) {
+			lines = append(lines, " "+strings.TrimSuffix(line, "\n"))
+		}
+	}
+	if !m.leaving {
+		for _, f := range m.outside.Files[:max(0, min(len(m.outside.Files), m.height-2-len(lines)))] {
+			line := "   " + termtext.Visible(f.Path) + "  " + f.Change
+			if f.Notice != "" {
+				line += " (" + f.Notice + ")"
 			}
+			lines = append(lines, line)
 		}
 	}
 	for len(lines) < m.height-2 {
 		lines = append(lines, "")
 	}
 	footer := "q leave"
+	if len(m.outside.Files) > 0 {
+		footer = "o changes outside Pollux  " + footer
+	}
 	if m.leaving {
 		footer = "Read this first."
 		if m.settled {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"pollux/internal/editor"
+	"pollux/internal/inputline"
 	"pollux/internal/paths"
 	"pollux/internal/sys"
 )
@@ -25,7 +26,8 @@ var ErrNoPane = errors.New("no tmux pane has the agent")
 
 // A Pane is a pane in which an agent runs.
 //
-// Text is pasted only while the agent is in the pane's foreground: a shell would run it.
+// Text is pasted only while the agent is in the pane's foreground and shows its input line:
+// a shell would run it, and a question would take it for the answer.
 // A paste goes through a buffer with its own name, which tmux deletes, and never
 // through a command line.
 type Pane struct {
@@ -39,12 +41,15 @@ type Pane struct {
 // Name returns what tmux calls the pane.
 func (p *Pane) Name() string { return p.id }
 
+// PID returns the agent's process.
+func (p *Pane) PID() int { return p.agent }
+
 // Command returns the agent's command, if [FindPane] was to find one.
 func (p *Pane) Command() string { return p.command }
 
 // FindPane returns the pane in which a process runs. If pid is 0, it returns the one
 // with one of the commands in the foreground, in a folder of one of the roots. It returns
-// [ErrNoPane] if there is none.
+// [ErrNoPane] if no pane matches.
 func FindPane(ctx context.Context, pid int, commands, roots []string) (*Pane, error) {
 	panes := listPanes(ctx)
 	if len(panes) == 0 {
@@ -213,85 +218,117 @@ const (
 )
 
 // Paste pastes a prompt, and presses Enter if the prompt asks for it. It pastes nothing
-// unless the agent has the foreground and, as far as its screen tells, an empty input
-// line: it may ask the user something, and take the text for the answer.
-func (p *Pane) Paste(ctx context.Context, prompt editor.Prompt) error {
-	if err := p.check(ctx); err != nil {
-		return err
-	}
-	if prompt.Empty {
-		waits, err := p.shows(ctx, prompt.Ready)
-		if err != nil {
-			return err
-		}
-		if !waits {
-			return fmt.Errorf("its input line in tmux pane %s is not empty, or it asks you something: "+
-				"finish that, then send again", p.id)
-		}
-	}
-	if !prompt.Submit {
-		return p.put(ctx, prompt.Text, "-p")
-	}
-	before, err := p.signs(ctx, prompt)
-	if err != nil {
-		return err
+// unless the agent has the foreground, reads single keys, and shows its input line, which
+// must be empty or hold what earlier calls have left there. It returns what the line then
+// holds, for the next call. No error means that the line has shown the text.
+func (p *Pane) Paste(ctx context.Context, prompt editor.Prompt, find inputline.Finder, left string) (string, error) {
+	line, err := p.shown(ctx, find)
+	switch {
+	case err != nil:
+		return "", err
+	case line.Text == "":
+		left = ""
+	case !line.Is(left):
+		return "", fmt.Errorf("its input line in tmux pane %s is not empty: send or delete that text there, then send again", p.id)
 	}
 	if err := p.put(ctx, prompt.Text, "-p"); err != nil {
-		return err
+		return "", err
 	}
-	if err := p.accepted(ctx, prompt, before); err != nil {
-		return err
+	left += prompt.Text
+	// A long text may show only in part, and so may what the line held before.
+	shows := func(l inputline.Line) bool { return l.Text != line.Text && l.Holds(left) }
+	if err := p.await(ctx, find, shows); err != nil {
+		return "", p.unentered(ctx)
 	}
-	return p.put(ctx, "\r")
+	if !prompt.Submit {
+		return left, nil
+	}
+	// A question that the agent asks meanwhile would take Enter for an answer.
+	if pause(ctx, enterDelay) != nil {
+		return "", p.unentered(ctx)
+	}
+	if now, err := p.inputLine(ctx, find); err != nil || !shows(now) {
+		return "", p.unentered(ctx)
+	}
+	if err := p.put(ctx, "\r"); err != nil {
+		return "", fmt.Errorf("Pollux pasted the text, but did not press Enter: %w", err)
+	}
+	return "", nil
 }
 
-// accepted waits until the agent shows the pasted text, and then for [enterDelay]. A
-// dialog that ignores the text would take Enter for an answer. before is what
-// [Pane.signs] returned before the paste.
-func (p *Pane) accepted(ctx context.Context, prompt editor.Prompt, before int) error {
-	late := fmt.Errorf("it has not shown the pasted text yet: press Enter in tmux pane %s when it does", p.id)
-	looking, cancel := context.WithTimeout(ctx, acceptTimeout)
+// Mention calls send, which brings something into the agent's input line, and waits until
+// the line shows it. It does not call it unless the agent has the foreground and shows
+// the line. It returns what the line then holds, or "" if the user has typed some of it.
+func (p *Pane) Mention(ctx context.Context, send func() error, find inputline.Finder, left string) (string, error) {
+	before, err := p.shown(ctx, find)
+	if err != nil {
+		return "", err
+	}
+	if err := send(); err != nil {
+		return "", err
+	}
+	var after inputline.Line
+	if p.await(ctx, find, func(l inputline.Line) bool { after = l; return l.Shown && l.Text != before.Text }) != nil {
+		return "", fmt.Errorf("its input line in tmux pane %s does not show it: look there, then send again", p.id)
+	}
+	if before.Text != "" && !before.Is(left) {
+		return "", nil
+	}
+	return after.Text, nil
+}
+
+// await waits until the agent's input line is as wanted.
+func (p *Pane) await(ctx context.Context, find inputline.Finder, wanted func(inputline.Line) bool) error {
+	ctx, cancel := context.WithTimeout(ctx, acceptTimeout)
 	defer cancel()
 	for {
-		n, err := p.signs(looking, prompt)
-		if err == nil && n > before {
-			break
+		line, err := p.inputLine(ctx, find)
+		if err != nil || wanted(line) {
+			return err
 		}
-		if err == nil {
-			err = pause(looking, pollInterval)
-		}
-		if err != nil {
-			return late
+		if err := pause(ctx, pollInterval); err != nil {
+			return err
 		}
 	}
-	if pause(ctx, enterDelay) != nil {
-		return late
-	}
-	return nil
 }
 
-// folded starts what agents show in place of a long paste: "[Pasted text #1]".
-const folded = "[Past"
+// shown returns the agent's input line, or an error if the agent does not show it.
+func (p *Pane) shown(ctx context.Context, find inputline.Finder) (inputline.Line, error) {
+	line, err := p.inputLine(ctx, find)
+	if err == nil && !line.Shown {
+		err = fmt.Errorf("tmux pane %s does not show its input line: it may ask you something there. "+
+			"Answer or close that, then send again", p.id)
+	}
+	return line, err
+}
 
-// signs counts the signs on the screen that the input line has the prompt. Text that was
-// there before the paste, such as an earlier question, counts too: compare two counts.
-func (p *Pane) signs(ctx context.Context, prompt editor.Prompt) (n int, err error) {
-	if prompt.Empty {
-		waits, err := p.shows(ctx, prompt.Ready)
-		if err == nil && !waits {
-			n = 1
-		}
-		return n, err
+// unentered returns why Enter was not pressed after a paste.
+func (p *Pane) unentered(ctx context.Context) error {
+	why := p.check(context.WithoutCancel(ctx))
+	if why == nil {
+		why = errors.New("its input line there does not show the text. Look at the pane before you press Enter")
 	}
-	screen, err := p.screen(ctx)
+	return fmt.Errorf("Pollux pasted the text into tmux pane %s, but did not press Enter: %w", p.id, why)
+}
+
+// inputLine looks for the agent's input line. It returns an error unless the agent has the
+// foreground and reads single keys.
+func (p *Pane) inputLine(ctx context.Context, find inputline.Finder) (inputline.Line, error) {
+	if err := p.check(ctx); err != nil {
+		return inputline.Line{}, err
+	}
+	const cursor = "#{cursor_x} #{cursor_y} #{cursor_flag}"
+	// One command, so that the cursor is that of the screen.
+	out, err := p.run(ctx, nil, "display-message", "-p", "-t", p.id, cursor, ";", "capture-pane", "-p", "-e", "-t", p.id)
 	if err != nil {
-		return 0, err
+		return inputline.Line{}, err
 	}
-	start, _, _ := strings.Cut(prompt.Text, "\n")
-	if runes := []rune(start); len(runes) > 10 {
-		start = string(runes[:10]) // the agent may wrap the line after it
+	position, captured, _ := strings.Cut(out, "\n")
+	s := inputline.Screen{Rows: inputline.Parse(captured)}
+	if _, err := fmt.Sscanf(position, "%d %d %t", &s.X, &s.Y, &s.Visible); err != nil {
+		return inputline.Line{}, fmt.Errorf("tmux gives no cursor for pane %s (%q): update tmux", p.id, position)
 	}
-	return strings.Count(screen, start) + strings.Count(screen, folded), nil
+	return find.Find(s), nil
 }
 
 // pause waits. It returns an error if ctx ends first.
@@ -302,17 +339,6 @@ func pause(ctx context.Context, delay time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// shows reports whether the pane's screen has a text.
-func (p *Pane) shows(ctx context.Context, text string) (bool, error) {
-	screen, err := p.screen(ctx)
-	return strings.Contains(screen, text), err
-}
-
-// screen returns the text on the pane's screen.
-func (p *Pane) screen(ctx context.Context) (string, error) {
-	return p.run(ctx, nil, "capture-pane", "-p", "-t", p.id)
 }
 
 // put pastes a text if the agent has the foreground. The options are those of
@@ -332,7 +358,8 @@ func (p *Pane) put(ctx context.Context, text string, options ...string) error {
 	return err
 }
 
-// check returns an error unless the agent has the pane's foreground.
+// check returns an error unless the agent has the pane's foreground, and reads single
+// keys. Otherwise the next program would read the text: the terminal keeps whole lines.
 func (p *Pane) check(ctx context.Context) error {
 	const format = "#{pane_input_off} #{pane_in_mode} #{pane_tty}"
 	state, err := p.run(ctx, nil, "display-message", "-p", "-t", p.id, format)
@@ -355,6 +382,9 @@ func (p *Pane) check(ctx context.Context) error {
 	for _, process := range table {
 		switch {
 		case process.pid == p.agent && process.tty == p.tty && process.foreground():
+			if !sys.ReadsKeys("/dev/" + p.tty) {
+				return fmt.Errorf("it starts or ends in tmux pane %s: wait until it shows its input line, or start it again", p.id)
+			}
 			return nil
 		case process.tty == p.tty && process.pid == process.front:
 			name, _, _ := strings.Cut(process.args, " ")

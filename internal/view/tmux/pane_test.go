@@ -16,6 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"pollux/internal/editor"
+	"pollux/internal/inputline"
 )
 
 func TestMain(m *testing.M) {
@@ -31,26 +32,37 @@ func TestMain(m *testing.M) {
 
 const prompting = "ready> "
 
-// unseen is a text that the agent ignores, as in a dialog.
-const unseen = "unseen"
+// findLine finds the fake agent's input line.
+func findLine(s inputline.Screen) inputline.Line {
+	for _, row := range s.Rows {
+		if text, ok := strings.CutPrefix(row.Text, strings.TrimSpace(prompting)); ok {
+			return inputline.New(text, nil)
+		}
+	}
+	return inputline.Line{}
+}
 
-// again is a question about which the agent asks something. It shows the question above
-// that, and ignores other text until Enter.
-const again = "asked again"
+// What the fake agent does with some texts.
+const (
+	ignored  = "ignored" // nothing
+	asks     = "?"       // it shows a question in place of the input line
+	ends     = "!"       // its screen goes, but it keeps the foreground
+	question = "Run rm? 1. Yes 2. No"
+)
 
 const pasteBegin, pasteEnd = "\x1b[200~", "\x1b[201~"
 
-// beAgent behaves as an agent: it shows that its input line is empty, until something is
-// typed. It writes what it reads to a file.
+// beAgent behaves as an agent: it shows what is typed in its input line. It writes what it
+// reads to a file.
 func beAgent(log string) {
-	if _, err := term.MakeRaw(0); err != nil {
+	state, err := term.MakeRaw(0)
+	if err != nil {
 		panic(err)
 	}
 	const erase = "\x1b[2J\x1b[H"
 	fmt.Print("\x1b[?2004h" + erase + prompting)
 	buf := make([]byte, 4096)
-	asked, asks := false, false
-	read := "" // since it last looked
+	read, line := "", "" // since it last looked, and in the input line
 	for {
 		n, err := os.Stdin.Read(buf)
 		if err != nil {
@@ -66,25 +78,26 @@ func beAgent(log string) {
 		if strings.HasPrefix(pasteBegin, read) || strings.HasPrefix(read, pasteBegin) && !strings.Contains(read, pasteEnd) {
 			continue // the rest of a paste follows
 		}
-		entered := strings.Contains(read, "\r")
-		text := strings.NewReplacer(pasteBegin, "", pasteEnd, "", "\n", "\r\n").Replace(read)
+		text := strings.NewReplacer(pasteBegin, "", pasteEnd, "").Replace(read)
 		read = ""
 		switch {
-		case entered:
-			if asks = asked; asks {
-				fmt.Print(erase + "> " + again + "\r\nRun rm? 1. Yes 2. No")
-			} else {
-				fmt.Print(erase + prompting)
-			}
-		case asks: // it ignores the text
-		case text == again:
-			asked = true
-			fmt.Print(erase + "typed " + text)
-		case text == unseen:
-			fmt.Print(erase + "typed")
-		default:
-			fmt.Print(erase + "typed " + text[:min(len(text), 40)])
+		case strings.Contains(text, "\r"):
+			line = ""
+		case text == ends:
+			fmt.Print("\x1b[?2004l" + erase + "bye\r\n")
+			term.Restore(0, state)
+			select {} // until it is killed
+		case text == asks:
+			fmt.Print(erase + question)
+			continue
+		case text != ignored:
+			line += text
 		}
+		shown := line
+		if len(line) > 40 {
+			shown = "[Pasted text #1]"
+		}
+		fmt.Print(erase + prompting + strings.ReplaceAll(shown, "\n", " "))
 	}
 }
 
@@ -131,7 +144,7 @@ func newDesk(t *testing.T) *desk {
 		t.Fatal(err)
 	}
 	d.tmux("-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "24", "-c", dir,
-		"-e", "TMUX_TEST_LOG="+d.in, "-e", "PS1=shell$ ", "bash", "--norc", "--noprofile")
+		"-e", "TMUX_TEST_LOG="+d.in, "-e", "PS1=shell$ ", "-e", "HISTFILE=", "bash", "--norc", "--noprofile")
 	t.Cleanup(func() { d.tmux("kill-server") })
 	d.wait("the shell", func() bool { return strings.Contains(d.screen(), "shell$") })
 	return d
@@ -218,25 +231,26 @@ func TestFindPane(t *testing.T) {
 
 func TestPaste(t *testing.T) {
 	needTmux(t)
+	long := strings.Repeat("x", 20000)
 	for name, tt := range map[string]struct {
 		prompt editor.Prompt
 		want   string
 	}{
-		"name": {prompt: editor.Prompt{Text: "@a.txt ", Ready: "ready>", Empty: true}, want: "\x1b[200~@a.txt \x1b[201~"},
-		"lines, $(touch x), and a tab": {
-			prompt: editor.Prompt{Text: "a\n$(touch x)\t'\"", Ready: "ready>", Empty: true},
-			want:   "\x1b[200~a\n$(touch x)\t'\"\x1b[201~",
-		},
-		"question":           {prompt: editor.Prompt{Text: "why", Submit: true, Ready: "ready>", Empty: true}, want: "\x1b[200~why\x1b[201~\r"},
-		"an unknown screen":  {prompt: editor.Prompt{Text: "why", Submit: true}, want: "\x1b[200~why\x1b[201~\r"},
-		"an option as text":  {prompt: editor.Prompt{Text: "-x", Submit: true}, want: "\x1b[200~-x\x1b[201~\r"},
-		"more than a screen": {prompt: editor.Prompt{Text: strings.Repeat("x", 20000)}, want: "\x1b[200~" + strings.Repeat("x", 20000) + "\x1b[201~"},
+		"name":                         {editor.Prompt{Text: "@a.txt "}, "\x1b[200~@a.txt \x1b[201~"},
+		"lines, $(touch x), and a tab": {editor.Prompt{Text: "a\n$(touch x)\t'\""}, "\x1b[200~a\n$(touch x)\t'\"\x1b[201~"},
+		"question":                     {editor.Prompt{Text: "why", Submit: true}, "\x1b[200~why\x1b[201~\r"},
+		"an option as text":            {editor.Prompt{Text: "-x", Submit: true}, "\x1b[200~-x\x1b[201~\r"},
+		"more than a screen":           {editor.Prompt{Text: long, Submit: true}, "\x1b[200~" + long + "\x1b[201~\r"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t)
 			p := d.start()
-			if err := p.Paste(t.Context(), tt.prompt); err != nil {
+			left, err := p.Paste(t.Context(), tt.prompt, findLine, "what an earlier agent had")
+			if err != nil {
 				t.Fatal(err)
+			}
+			if left != tt.prompt.Text && left != "" || (left == "") != tt.prompt.Submit {
+				t.Errorf("it left %q", left)
 			}
 			d.wait("the text", func() bool { return len(d.typed()) >= len(tt.want) })
 			if got := d.typed(); got != tt.want {
@@ -249,73 +263,131 @@ func TestPaste(t *testing.T) {
 	}
 }
 
-// Enter would answer a dialog that ignores the text.
-func TestPasteUnseen(t *testing.T) {
+// The input line may hold what Pollux has left there, and nothing else.
+func TestPasteAgain(t *testing.T) {
 	d := newDesk(t)
-	err := d.start().Paste(t.Context(), editor.Prompt{Text: unseen, Submit: true})
-	if err == nil || !strings.Contains(err.Error(), "it has not shown the pasted text yet: press Enter in tmux pane %0") {
+	p := d.start()
+	paste := func(prompt editor.Prompt, left, want string) {
+		t.Helper()
+		if got, err := p.Paste(t.Context(), prompt, findLine, left); err != nil || got != want {
+			t.Fatalf("it left %q, %v; want %q", got, err, want)
+		}
+	}
+	paste(editor.Prompt{Text: "@a.txt "}, "", "@a.txt ")
+	paste(editor.Prompt{Text: "@b.txt "}, "@a.txt ", "@a.txt @b.txt ")
+	_, err := p.Paste(t.Context(), editor.Prompt{Text: "@c.txt "}, findLine, "@b.txt ")
+	wantError(t, err, "its input line in tmux pane %0 is not empty")
+	paste(editor.Prompt{Text: "@a/longer/path "}, "@a.txt @b.txt ", "@a.txt @b.txt @a/longer/path ")
+	// What the line holds already is a part of the new text, and long enough for one.
+	_, err = p.Paste(t.Context(), editor.Prompt{Text: ignored, Submit: true}, findLine, "@a.txt @b.txt @a/longer/path ")
+	wantError(t, err, "did not press Enter: its input line there does not show the text")
+	paste(editor.Prompt{Text: "why", Submit: true}, "@a.txt @b.txt @a/longer/path ", "")
+	d.wait("Enter", func() bool { return strings.HasSuffix(d.typed(), "why\x1b[201~\r") })
+}
+
+// A mention arrives in another way.
+func TestMention(t *testing.T) {
+	d := newDesk(t)
+	p := d.start()
+	const mention = "m" // one key: more could arrive one by one
+	send := func() error { d.tmux("send-keys", "-t", "%0", mention); return nil }
+	if left, err := p.Mention(t.Context(), send, findLine, ""); err != nil || left != mention {
+		t.Errorf("it left %q, %v", left, err)
+	}
+	if left, err := p.Mention(t.Context(), send, findLine, mention); err != nil || left != mention+mention {
+		t.Errorf("it left %q, %v", left, err)
+	}
+	if left, err := p.Mention(t.Context(), send, findLine, "other"); err != nil || left != "" {
+		t.Errorf("it left %q, %v", left, err)
+	}
+	refused := errors.New("refused")
+	if _, err := p.Mention(t.Context(), func() error { return refused }, findLine, ""); err != refused {
 		t.Errorf("the error is %v", err)
 	}
-	if got := d.typed(); strings.Contains(got, "\r") {
-		t.Errorf("typed %q", got)
+	_, err := p.Mention(t.Context(), func() error { return nil }, findLine, "")
+	wantError(t, err, "its input line in tmux pane %0 does not show it")
+	_, err = p.Mention(t.Context(), send, nil, "")
+	wantError(t, err, "tmux pane %0 does not show its input line")
+}
+
+func wantError(t *testing.T, err error, text string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), text) {
+		t.Errorf("the error is %v, want %q", err, text)
 	}
 }
 
-// The screen still shows an earlier question like this one, and the agent asks something.
-// Enter answered that.
-func TestPasteSeenBefore(t *testing.T) {
-	d := newDesk(t)
-	p := d.start()
-	prompt := editor.Prompt{Text: again, Submit: true}
-	if err := p.Paste(t.Context(), prompt); err != nil {
-		t.Fatal(err)
-	}
-	d.wait("the agent's question", func() bool { return strings.Contains(d.screen(), "Run rm?") })
-	if err := p.Paste(t.Context(), prompt); err == nil || !strings.Contains(err.Error(), "it has not shown the pasted text yet") {
-		t.Errorf("the error is %v", err)
-	}
-	if got := d.typed(); strings.Count(got, "\r") != 1 {
-		t.Errorf("typed %q", got)
+// Enter would answer what the agent asks, or be for the next program.
+func TestPasteWithoutEnter(t *testing.T) {
+	needTmux(t)
+	for name, tt := range map[string]struct{ text, then, shows, want string }{
+		"unseen": {text: ignored, want: "did not press Enter: its input line there does not show the text"},
+		"asks":   {"why", asks, question, "did not press Enter: its input line there does not show the text"},
+		"ends":   {"why", ends, "bye", "did not press Enter: it starts or ends in tmux pane %0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t)
+			p := d.start()
+			seen := func(s inputline.Screen) inputline.Line {
+				line := findLine(s)
+				if line.Text == tt.text {
+					d.tmux("send-keys", "-t", "%0", tt.then)
+					d.wait(tt.then, func() bool { return strings.Contains(d.screen(), tt.shows) })
+				}
+				return line
+			}
+			_, err := p.Paste(t.Context(), editor.Prompt{Text: tt.text, Submit: true}, seen, "")
+			wantError(t, err, tt.want)
+			if got := d.typed(); !strings.Contains(got, tt.text) || strings.Contains(got, "\r") {
+				t.Errorf("typed %q", got)
+			}
+		})
 	}
 }
 
 // Nothing is pasted where something else could read it.
 func TestPasteRefused(t *testing.T) {
 	needTmux(t)
-	idle := editor.Prompt{Text: "touch x", Submit: true, Ready: "ready>", Empty: true}
+	idle := editor.Prompt{Text: "touch x", Submit: true}
 	for name, tt := range map[string]struct {
 		prepare func(d *desk, p *Pane)
-		prompt  editor.Prompt
 		want    string
 	}{
 		"stopped": {func(d *desk, p *Pane) {
 			d.kill("-STOP", p)
 			d.wait("the shell", func() bool { return strings.Contains(d.screen(), "Stopped") })
-		}, editor.Prompt{Text: "touch x", Submit: true}, "bash has the foreground of tmux pane %0"},
+		}, "bash has the foreground of tmux pane %0"},
 		"ended": {func(d *desk, p *Pane) {
 			d.kill("-KILL", p)
 			d.wait("the shell", func() bool { return strings.Contains(d.screen(), "Killed") })
-		}, editor.Prompt{Text: "touch x", Submit: true}, "bash has the foreground of tmux pane %0"},
+		}, "bash has the foreground of tmux pane %0"},
+		// The terminal would keep the text, and show it, and the shell run it.
+		"ending": {func(d *desk, _ *Pane) {
+			d.tmux("send-keys", "-t", "%0", ends)
+			d.wait("the end", func() bool { return strings.Contains(d.screen(), "bye") })
+		}, "it starts or ends in tmux pane %0"},
+		"asking": {func(d *desk, _ *Pane) {
+			d.tmux("send-keys", "-t", "%0", asks)
+			d.wait("the question", func() bool { return strings.Contains(d.screen(), question) })
+		}, "tmux pane %0 does not show its input line: it may ask you something there"},
 		"not empty": {func(d *desk, _ *Pane) {
 			d.tmux("send-keys", "-t", "%0", "x")
-			d.wait("the key", func() bool { return strings.Contains(d.screen(), "typed") })
-		}, idle, "its input line in tmux pane %0 is not empty, or it asks you something"},
-		"in copy mode": {func(d *desk, _ *Pane) { d.tmux("copy-mode", "-t", "%0") }, idle, "press q there"},
-		"input is off": {func(d *desk, _ *Pane) { d.tmux("select-pane", "-d", "-t", "%0") }, idle, "takes no input"},
+			d.wait("the key", func() bool { return strings.Contains(d.screen(), prompting+"x") })
+		}, "its input line in tmux pane %0 is not empty"},
+		"in copy mode": {func(d *desk, _ *Pane) { d.tmux("copy-mode", "-t", "%0") }, "press q there"},
+		"input is off": {func(d *desk, _ *Pane) { d.tmux("select-pane", "-d", "-t", "%0") }, "takes no input"},
 		"no pane": {func(d *desk, _ *Pane) {
 			d.tmux("new-window")
 			d.tmux("kill-pane", "-t", "%0")
-		}, idle, "tmux pane %0 has gone"},
+		}, "tmux pane %0 has gone"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t)
 			p := d.start()
 			tt.prepare(d, p)
 			typed := d.typed()
-			err := p.Paste(t.Context(), tt.prompt)
-			if err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("the error is %v, want %q", err, tt.want)
-			}
+			_, err := p.Paste(t.Context(), idle, findLine, "")
+			wantError(t, err, tt.want)
 			if left := d.tmux("list-buffers"); left != "" {
 				t.Errorf("tmux keeps %q", left)
 			}

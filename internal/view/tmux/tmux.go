@@ -7,8 +7,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -62,6 +64,19 @@ func Split(review ...string) error {
 		return fmt.Errorf("tmux cannot split the window (%s): enlarge it, or use --review popup", bytes.TrimSpace(out))
 	}
 	return nil
+}
+
+// showTime is how long [Show] shows its text.
+const showTime = 10 * time.Second
+
+// Show shows a text in the status line of the terminal that has this process's pane, until
+// the user presses a key.
+func Show(ctx context.Context, text string) error {
+	args := []string{"display-message", "-d", strconv.FormatInt(showTime.Milliseconds(), 10)}
+	if pane := os.Getenv("TMUX_PANE"); pane != "" {
+		args = append(args, "-t", pane)
+	}
+	return exec.CommandContext(ctx, "tmux", append(args, "--", strings.ReplaceAll(text, "#", "##"))...).Run()
 }
 
 // Popups attaches to a companion over conn as the client self, and runs the

@@ -4,6 +4,7 @@ local config = require("pollux.config")
 
 local M = {
   agents = {}, -- the connected agents
+  outside = {}, -- the files that changed outside Pollux
   info = nil, -- the result of initialize, while the companion is running
   log = {}, -- messages, for :Pollux log
   waiting = 0, -- calls that wait for their answer
@@ -146,6 +147,9 @@ local handlers = {
       M.event(#M.agents > before and "Connected" or "Disconnected")
     end
   end,
+  outside = function(p)
+    M.outside = p.files
+  end,
   env = function(p)
     set_env(p.env)
   end,
@@ -251,7 +255,7 @@ local function ended(_, code)
     return
   end
   local was = M.info
-  job, M.info, M.agents = nil, nil, {}
+  job, M.info, M.agents, M.outside = nil, nil, {}, {}
   local waiting = pending
   pending = {}
   for _, done in pairs(waiting) do

@@ -43,6 +43,9 @@ local function show_status()
   for _, d in ipairs(diff.waiting()) do
     table.insert(lines, ("pending: %s, from %s (%s)"):format(diff.name(d), diff.agent(d), d.diff.state))
   end
+  if #client.outside > 0 then
+    table.insert(lines, ("changed outside Pollux: %d (:Pollux list)"):format(#client.outside))
+  end
   vim.api.nvim_echo({ { table.concat(lines, "\n") } }, false, {})
 end
 
@@ -56,13 +59,16 @@ local function show_log()
 end
 
 local function list()
-  local waiting = diff.waiting()
-  if #waiting == 0 then
+  local choices = vim.list_extend(diff.waiting(), client.outside)
+  if #choices == 0 then
     return client.say("no pending changes")
   end
-  vim.ui.select(waiting, {
+  vim.ui.select(choices, {
     prompt = "Review:",
     format_item = function(d)
+      if not d.diff then
+        return ("%s  %s outside Pollux"):format(vim.fn.fnamemodify(d.path, ":~:."), d.change)
+      end
       return ("%s  %s%s"):format(
         diff.name(d),
         diff.agent(d),
@@ -70,7 +76,12 @@ local function list()
       )
     end,
   }, function(d)
-    if d and not d.ended then
+    if d and not d.diff then
+      local _, err = client.call("outside/open", { path = d.path })
+      if err then
+        client.say(err, "error")
+      end
+    elseif d and not d.ended then
       diff.go(d)
     end
   end)

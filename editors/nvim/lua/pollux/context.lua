@@ -335,6 +335,11 @@ function M.start(roots)
       soon()
     end
   )
+  on({ "BufWritePost" }, function(args)
+    if vim.bo[args.buf].buftype == "" then
+      client.notify("file/saved", { path = vim.fn.fnamemodify(args.match, ":p") })
+    end
+  end)
   on({ "DirChanged", "TabNewEntered", "TabClosed", "BufReadPost" }, function()
     M.roots_due = true
     soon()

@@ -34,13 +34,12 @@ local MIN_COLUMNS = 100 -- for two texts side by side
 local SETTLE_PARTS = 5
 M.settle = 500 -- ms until a change can be decided on
 
+-- None starts with <C-c>, with which many users leave Insert mode.
 M.keys = {
-  { "<C-c><C-c>", "accept" },
-  { "<C-c><C-k>", "reject" },
-  { "<C-c><C-n>", "next-hunk" },
-  { "<C-c><C-p>", "previous-hunk" },
-  { "<C-c><C-a>", "accept-hunk" },
-  { "<C-c><C-u>", "undo-hunk" },
+  { "]c", "next-hunk" },
+  { "[c", "previous-hunk" },
+  { "do", "undo-hunk" },
+  { "dp", "accept-hunk" },
   { "ZZ", "accept" },
 }
 
@@ -286,6 +285,9 @@ local function caption_of(d)
     text = name(d) .. ": its companion has ended; :w FILE saves the text, `pollux journal` has it too"
   elseif d.diff.state == "accepted" then
     text = name(d) .. ": accepted; waiting for the agent to write the file"
+  elseif d.diff.state == "outside" then
+    local how = d.settled and ":w saves this text, :q! keeps the file" or "look at it, then decide"
+    text = ("changed outside Pollux: %s (%s)"):format(name(d), how)
   elseif not d.settled then
     text = ("%s proposes: %s (look at it, then decide)"):format(M.agent(d), name(d))
   elseif d.diff.state == "orphaned" then
@@ -627,9 +629,9 @@ local function accept(d, overwrite)
     refuse(d)
     return false
   end
-  local orphan = d.diff.state == "orphaned"
+  local agent_waits = d.diff.state == "open"
   d.deciding = true
-  local result, err = client.call(orphan and "diff/save" or "diff/accept", {
+  local result, err = client.call(agent_waits and "diff/accept" or "diff/save", {
     id = d.diff.id,
     content = text_of(d),
     overwrite = overwrite,
@@ -764,11 +766,12 @@ local function watch(d)
   end
 end
 
-local function set_keys(buf)
+-- On the left side, the keys for hunks are those of diff mode.
+local function set_keys(buf, left)
   if not config.get().keys then
     return
   end
-  for _, k in ipairs(M.keys) do
+  for _, k in ipairs(left and { M.keys[#M.keys] } or M.keys) do
     vim.keymap.set("n", k[1], "<Cmd>Pollux " .. k[2] .. "<CR>", { buffer = buf, nowait = true })
   end
 end
@@ -830,8 +833,9 @@ show = function(d)
   caption_of(d)
   unsettle(d)
   if d.left then
-    set_keys(d.left)
-    caption(d.wins[1], d.diff.exists and "on disk: " .. name(d) or "new file")
+    set_keys(d.left, true)
+    local what = d.diff.state == "outside" and "before: " or d.diff.exists and "on disk: "
+    caption(d.wins[1], what and what .. name(d) or "new file")
   end
   if d.dirty then
     caption(d.dirty, "your unsaved changes (they are kept)")
@@ -860,6 +864,9 @@ end
 function M.open(diff)
   local old = diffs[diff.id]
   if old then
+    if diff.state == "outside" then
+      M.go(old)
+    end
     return {}
   end
   local d = { diff = diff, text = diff.content or diff.proposed }
@@ -867,6 +874,8 @@ function M.open(diff)
   table.insert(order, diff.id)
   if superseded and superseded.diff.path == diff.path then
     replace(superseded, d)
+  elseif diff.state == "outside" then -- the user has chosen it
+    M.go(d)
   elseif not shown and not busy() then
     try(d)
   end

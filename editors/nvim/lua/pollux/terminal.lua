@@ -13,7 +13,8 @@ local M = {
 local terminals = {}
 local ENTER_DELAY = 300 -- ms after a paste; an earlier Enter would become part of it
 local POLL_INTERVAL = 100 -- ms between two checks of the terminal's screen
-local MAX_POLLS = 100 -- checks before a question counts as not accepted
+local MAX_POLLS = 50 -- checks before a question counts as not accepted
+local SEEN = 10 -- bytes of a prompt that the agent must show
 
 -- Returns the command that starts an agent without a name, as a list, or nil.
 local function chosen()
@@ -155,45 +156,58 @@ function M.toggle()
   end
 end
 
--- Reports whether the agent shows what it shows when its input line is empty and ready.
-local function waits(t, prompt)
-  if not valid(t) then
-    return false
-  end
-  for _, line in ipairs(vim.api.nvim_buf_get_lines(t.buf, -1 - vim.o.lines, -1, false)) do
-    if line:find(prompt.ready, 1, true) then
-      return true
-    end
-  end
-  return false
+-- Returns what the terminal shows.
+local function screen(t)
+  return valid(t) and table.concat(vim.api.nvim_buf_get_lines(t.buf, -1 - vim.o.lines, -1, false), "\n") or ""
 end
 
--- Presses Enter once the paste is visible: while the agent starts, it reads its input
--- late.
-local function enter(t, prompt, polls)
+-- Reports whether the agent shows what it shows when its input line is empty and ready.
+local function waits(t, prompt)
+  return screen(t):find(prompt.ready, 1, true) ~= nil
+end
+
+-- Returns how often the terminal shows the beginning or the end of a prompt, or what agents show
+-- in place of a long paste. Spaces do not count: agents wrap lines.
+local function seen(t, prompt)
+  local shown, text = screen(t):gsub("%s", ""), prompt.text:gsub("%s", "")
+  local count = 0
+  for _, part in ipairs({ text:sub(1, SEEN), text:sub(-SEEN), "[Past" }) do
+    count = count + select(2, shown:gsub(vim.pesc(part), ""))
+  end
+  return count
+end
+
+-- Presses Enter once the agent shows the pasted prompt: it reads its input late while it
+-- starts, and a question that it asks would take Enter for the answer. before is what seen
+-- returned before the paste.
+local function enter(t, prompt, before, polls)
   if not t.job then
     return
-  elseif not waits(t, prompt) then
+  elseif seen(t, prompt) > before then
     vim.defer_fn(function()
-      if waits(t, prompt) then
-        enter(t, prompt, polls)
-      elseif t.job then
+      if t.job and seen(t, prompt) > before then
         vim.fn.chansend(t.job, "\r")
+      else
+        enter(t, prompt, before, 0)
       end
     end, ENTER_DELAY)
   elseif polls > 0 then
     vim.defer_fn(function()
-      enter(t, prompt, polls - 1)
+      enter(t, prompt, before, polls - 1)
     end, POLL_INTERVAL)
   else
-    client.say("the agent did not accept your question: " .. prompt.text, "warning")
+    client.say(
+      "the agent does not show your question. Look at its terminal before you press Enter: " .. prompt.text,
+      "warning"
+    )
   end
 end
 
 local function type_in(t, prompt)
+  local before = seen(t, prompt)
   vim.fn.chansend(t.job, prompt.paste)
   if prompt.submit then
-    enter(t, prompt, MAX_POLLS)
+    enter(t, prompt, before, MAX_POLLS)
   end
 end
 

@@ -21,6 +21,7 @@ var failures = 0
 var info: dict<any> = {} # the result of initialize, while the companion is running
 var previous: dict<any> = {} # port and token of a companion that crashed
 var agents: list<any> = [] # the connected agents
+var outside: list<any> = [] # the files that changed outside Pollux
 var log: list<string> = []
 var stderr: list<string> = []
 var unshown: list<list<string>> = [] # messages for the user, with their levels
@@ -35,6 +36,10 @@ enddef
 
 export def Agents(): list<any>
   return agents
+enddef
+
+export def Outside(): list<any>
+  return outside
 enddef
 
 export def Log(): list<string>
@@ -173,6 +178,8 @@ def Handle(method: string, p: dict<any>): dict<any>
     if len(agents) != before
       Event(len(agents) > before ? 'Connected' : 'Disconnected')
     endif
+  elseif method == 'outside'
+    outside = p.files
   elseif method == 'env'
     SetEnv(p.env)
   elseif method == 'message'
@@ -226,6 +233,7 @@ def Ended(_: job, code: number)
   running = false
   info = {}
   agents = []
+  outside = []
   context.Stop()
   diagnostics.Stop()
   diff.Lost()

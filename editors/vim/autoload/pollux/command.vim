@@ -70,6 +70,9 @@ def Status()
   for d in diff.Waiting()
     add(lines, printf('pending: %s, from %s (%s)', diff.Name(d), diff.Agent(d), d.diff.state))
   endfor
+  if !empty(client.Outside())
+    add(lines, printf('changed outside Pollux: %d (:Pollux list)', len(client.Outside())))
+  endif
   echo join(lines, "\n")
 enddef
 
@@ -83,14 +86,21 @@ enddef
 
 def List()
   var waiting = diff.Waiting()
-  if empty(waiting)
+  var outside = client.Outside()
+  if empty(waiting) && empty(outside)
     client.Say('no pending changes')
     return
   endif
   var choices = waiting->mapnew((_, d) => diff.Name(d) .. '  ' .. diff.Agent(d)
     .. (d.diff.state == 'orphaned' ? '  (agent has ended)' : ''))
+  extend(choices, outside->mapnew((_, f) => fnamemodify(f.path, ':~:.') .. '  ' .. f.change .. ' outside Pollux'))
   popup_menu(choices, {title: ' Review ', callback: (_, choice) => {
-    if choice > 0 && !waiting[choice - 1].ended
+    if choice > len(waiting)
+      var [error, _] = client.Call('outside/open', {path: outside[choice - len(waiting) - 1].path})
+      if error != ''
+        client.Say(error, 'error')
+      endif
+    elseif choice > 0 && !waiting[choice - 1].ended
       diff.Go(waiting[choice - 1])
     endif
   }})

@@ -243,6 +243,12 @@ export def Listed()
   Soon()
 enddef
 
+export def Saved()
+  if &buftype == ''
+    client.Notify('file/saved', {path: fnamemodify(expand('<afile>'), ':p')})
+  endif
+enddef
+
 export def Directory()
   roots_due = true
   Soon()
@@ -285,6 +291,7 @@ export def Start(roots: list<string>)
     autocmd!
     autocmd CursorMoved,CursorMovedI,WinEnter,TabEnter,TextChanged,InsertLeave * Moved()
     autocmd BufEnter,BufReadPost,BufWritePost,BufFilePost,BufDelete,BufWipeout,BufAdd,BufHidden * Listed()
+    autocmd BufWritePost * Saved()
     autocmd DirChanged,TabNew,TabClosed * Directory()
     autocmd ModeChanged * Mode()
   augroup END

@@ -23,13 +23,12 @@ const MIN_COLUMNS = 100 # for two texts side by side
 # pressed meanwhile before the next timer.
 const SETTLE_PARTS = 5
 const BOM = "\uFEFF"
+# None starts with <C-c>, with which many users leave Insert mode.
 const KEYS = [
-  ['<C-c><C-c>', 'accept'],
-  ['<C-c><C-k>', 'reject'],
-  ['<C-c><C-n>', 'next-hunk'],
-  ['<C-c><C-p>', 'previous-hunk'],
-  ['<C-c><C-a>', 'accept-hunk'],
-  ['<C-c><C-u>', 'undo-hunk'],
+  [']c', 'next-hunk'],
+  ['[c', 'previous-hunk'],
+  ['do', 'undo-hunk'],
+  ['dp', 'accept-hunk'],
   ['ZZ', 'accept'],
 ]
 
@@ -268,6 +267,9 @@ def CaptionOf(d: dict<any>)
     text = Name(d) .. ': its companion has ended; :w FILE saves the text, `pollux journal` has it too'
   elseif d.diff.state == 'accepted'
     text = Name(d) .. ': accepted; waiting for the agent to write the file'
+  elseif d.diff.state == 'outside'
+    text = printf('changed outside Pollux: %s (%s)', Name(d),
+      d.settled ? ':w saves this text, :q! keeps the file' : 'look at it, then decide')
   elseif !d.settled
     text = printf('%s proposes: %s (look at it, then decide)', Agent(d), Name(d))
   elseif d.diff.state == 'orphaned'
@@ -651,7 +653,7 @@ def Decide(d: dict<any>, overwrite = ''): bool
     params.overwrite = overwrite
   endif
   d.deciding = true
-  var [error, result] = client.Call(d.diff.state == 'orphaned' ? 'diff/save' : 'diff/accept', params)
+  var [error, result] = client.Call(d.diff.state == 'open' ? 'diff/accept' : 'diff/save', params)
   d.deciding = false
   if error != ''
     if d.ended
@@ -789,9 +791,10 @@ def Watch(d: dict<any>)
   autocmd_add(on)
 enddef
 
-def SetKeys(win: number)
+# On the left side, the keys for hunks are those of diff mode.
+def SetKeys(win: number, left = false)
   if options.Option('keys')
-    for [lhs, name] in KEYS
+    for [lhs, name] in left ? KEYS[-1 :] : KEYS
       win_execute(win, printf('nnoremap <buffer> <silent> <nowait> %s <Cmd>Pollux %s<CR>', lhs, name))
     endfor
   endif
@@ -844,8 +847,9 @@ def Show(d: dict<any>)
   Unsettle(d)
   if d.left > 0
     Highlight(d, d.wins[0], d.left)
-    SetKeys(d.wins[0])
-    Caption(d.wins[0], d.diff.exists ? 'on disk: ' .. Name(d) : 'new file')
+    SetKeys(d.wins[0], true)
+    Caption(d.wins[0], d.diff.state == 'outside' ? 'before: ' .. Name(d)
+      : d.diff.exists ? 'on disk: ' .. Name(d) : 'new file')
   endif
   if d.dirty > 0
     Caption(d.dirty, 'your unsaved changes (they are kept)')
@@ -863,6 +867,9 @@ enddef
 # Handles diff/open: shows a diff, or keeps it pending.
 export def Open(diff: dict<any>)
   if has_key(diffs, diff.id)
+    if diff.state == 'outside'
+      Go(diffs[diff.id])
+    endif
     return
   endif
   var d: dict<any> = {
@@ -874,6 +881,8 @@ export def Open(diff: dict<any>)
   add(order, diff.id)
   if get(get(superseded, 'diff', {}), 'path', '') == diff.path
     Replace(superseded, d)
+  elseif diff.state == 'outside' # the user has chosen it
+    Go(d)
   else
     ShowNext()
   endif

@@ -7,7 +7,8 @@ import autoload 'pollux/context.vim'
 
 const ENTER_DELAY = 300 # ms after a paste; an earlier Enter would become part of it
 const POLL_INTERVAL = 100 # ms between two checks of the terminal's screen
-const MAX_POLLS = 100 # checks before a question counts as not accepted
+const MAX_POLLS = 50 # checks before a question counts as not accepted
+const SEEN = 10 # characters of a prompt that the agent must show
 
 # Checks before an agent that was started counts as not ready, for about a minute: the user
 # may have to sign in first, or to trust the folder.
@@ -132,9 +133,26 @@ export def Toggle()
   endif
 enddef
 
+# Returns what the terminal shows.
+def Screen(buf: number): string
+  return range(1, term_getsize(buf)[0])->mapnew((_, n) => term_getline(buf, n))->join("\n")
+enddef
+
 # Reports whether the agent shows what it shows when its input line is empty and ready.
 def Waits(buf: number, prompt: dict<any>): bool
-  return range(1, term_getsize(buf)[0])->mapnew((_, n) => term_getline(buf, n))->join("\n")->stridx(prompt.ready) >= 0
+  return Screen(buf)->stridx(prompt.ready) >= 0
+enddef
+
+# Returns how often the terminal shows the beginning or the end of a prompt, or what agents show
+# in place of a long paste. Spaces do not count: agents wrap lines.
+def Seen(buf: number, prompt: dict<any>): number
+  var shown = Screen(buf)->substitute('\_s', '', 'g')
+  var text = prompt.text->substitute('\_s', '', 'g')
+  var times = 0
+  for part in [strcharpart(text, 0, SEEN), strcharpart(text, max([0, strchars(text) - SEEN])), '[Past']
+    times += count(shown, part)
+  endfor
+  return times
 enddef
 
 # Sends bytes. term_sendkeys() sends keys: it turns the Esc in a paste into CSI 27 u if
@@ -143,32 +161,32 @@ def Put(buf: number, text: string)
   ch_sendraw(job_getchannel(term_getjob(buf)), text)
 enddef
 
-# Presses Enter once the paste is visible: while the agent starts, it reads its input
-# late.
-def Enter(buf: number, prompt: dict<any>, polls: number)
+# Presses Enter once the agent shows the pasted prompt: it reads its input late while it
+# starts, and a question that it asks would take Enter for the answer. before is what Seen
+# returned before the paste.
+def Enter(buf: number, prompt: dict<any>, before: number, polls: number)
   if !Running(buf)
     return
-  elseif !Waits(buf, prompt)
+  elseif Seen(buf, prompt) > before
     timer_start(ENTER_DELAY, (_) => {
-      if !Running(buf)
-        return
-      elseif Waits(buf, prompt)
-        Enter(buf, prompt, polls)
-      else
+      if Running(buf) && Seen(buf, prompt) > before
         Put(buf, "\r")
+      else
+        Enter(buf, prompt, before, 0)
       endif
     })
   elseif polls > 0
-    timer_start(POLL_INTERVAL, (_) => Enter(buf, prompt, polls - 1))
+    timer_start(POLL_INTERVAL, (_) => Enter(buf, prompt, before, polls - 1))
   else
-    client.Say('the agent did not accept your question: ' .. prompt.text, 'warning')
+    client.Say('the agent does not show your question. Look at its terminal before you press Enter: ' .. prompt.text, 'warning')
   endif
 enddef
 
 def TypeIn(buf: number, prompt: dict<any>)
+  var before = Seen(buf, prompt)
   Put(buf, prompt.paste)
   if prompt.submit
-    Enter(buf, prompt, MAX_POLLS)
+    Enter(buf, prompt, before, MAX_POLLS)
   endif
 enddef
 

@@ -29,7 +29,7 @@ const (
 	Package = "@google/gemini-cli"
 	// Version is the release that this package installs.
 	Version = "0.61.0"
-	// Size is what the download takes, for people.
+	// Size is the size of the download, for messages.
 	Size = "21 MB"
 )
 

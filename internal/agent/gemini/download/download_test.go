@@ -35,7 +35,7 @@ func TestPinned(t *testing.T) {
 		}
 	}
 	setup, err := os.ReadFile("../../../../scripts/setup.sh")
-	if err != nil || !strings.Contains(string(setup), "install gemini-"+Version+" "+Package+"@"+Version) {
+	if err != nil || !strings.Contains(string(setup), "\ngemini=${GEMINI_VERSION:-"+Version+"}\n") {
 		t.Errorf("the tests install another release: %v", err)
 	}
 }
@@ -79,7 +79,7 @@ func TestMain(m *testing.M) {
 	systest.VerifyTestMain(m)
 }
 
-// A fakeNPM is what npm does, in this order.
+// A fakeNPM describes what npm does, in this order.
 type fakeNPM struct {
 	// Says is npm's log.
 	Says string
@@ -246,7 +246,7 @@ func TestPlaceWaitsForVirusScanner(t *testing.T) {
 	interrupted := errors.New("interrupted")
 	for _, test := range []struct {
 		name string
-		// rename is what happens at an attempt, the first one is 1.
+		// rename makes one attempt to rename. attempt counts from 1.
 		rename   func(attempt int, from, to string, interrupt func()) error
 		attempts int // 0 if it is not known
 		err      error

@@ -23,6 +23,8 @@ const (
 	MuteACP = "0.41.0"
 	// SlowACP creates only one session.
 	SlowACP = "0.42.0"
+	// StrangeACP is not signed in: it creates no session.
+	StrangeACP = "0.43.0"
 )
 
 // Commands are the commands of Gemini CLI 0.61.0 in its --acp mode. Each starts
@@ -112,6 +114,10 @@ func runACP(version string) {
 			a.reply(m, map[string]any{"protocolVersion": 1})
 		case "session/new":
 			if version == SlowACP && len(a.sessions) > 0 {
+				continue
+			}
+			if version == StrangeACP {
+				a.send(map[string]any{"jsonrpc": "2.0", "id": m.ID, "error": map[string]any{"code": -32000, "message": "Authentication required."}})
 				continue
 			}
 			a.mu.Lock()

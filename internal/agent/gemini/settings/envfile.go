@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"pollux/internal/agent"
+	"pollux/internal/lazy"
 	"pollux/internal/sys"
 )
 
@@ -14,8 +15,8 @@ import (
 // untrusted folder.
 var authVariables = []string{"GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION"}
 
-// maxEnvFile limits a .env file, in bytes.
-const maxEnvFile = 16 << 20
+// maxEnvFile limits a .env file, in bytes. A hostile one takes some seconds to parse.
+const maxEnvFile = 2 << 20
 
 // Variables returns a function that returns the variables of a CLI started in dir:
 // those of the environment, and others from file, the only .env file that the CLI
@@ -61,22 +62,51 @@ func (s Settings) envFile(env agent.Env, dir string) string {
 	return ""
 }
 
-// parseEnvFile returns the variables that the CLI uses from a .env file.
+// assignment matches an assignment in a .env file. A quoted value may have several lines.
+// All other text is skipped.
+var assignment = lazy.Regexp(`(?m)^\s*(?:export\s+)?([\w.-]+)(?:\s*=|:\s)` +
+	"(\\s*'(?:\\\\'|[^'])*'|\\s*\"(?:\\\\\"|[^\"])*\"|\\s*`(?:\\\\`|[^`])*`|[^#\\n]+)?" +
+	`\s*(?:#.*)?$`)
+
+// unsafe matches what the CLI removes from a value in an untrusted folder.
+var unsafe = lazy.Regexp(`[^\w./-]`)
+
+// parseEnvFile returns the variables that the CLI uses from a .env file. It reads the file
+// like the npm package dotenv, which the CLI uses.
 func (s Settings) parseEnvFile(path string) (map[string]string, error) {
 	data, err := sys.ReadFile(path, maxEnvFile)
 	if err != nil {
 		return nil, err
 	}
 	vars := make(map[string]string)
-	for line := range strings.Lines(string(data)) {
-		k, v, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "export "), "=")
-		k, v = strings.TrimSpace(k), strings.TrimSpace(v)
-		if n := len(v); n > 1 && (v[0] == '"' || v[0] == '\'') && v[n-1] == v[0] {
-			v = v[1 : n-1]
+	text := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(strings.TrimPrefix(string(data), "\ufeff"))
+	for m := assignment().FindStringSubmatchIndex(text); m != nil; m = assignment().FindStringSubmatchIndex(text) {
+		name, value := text[m[2]:m[3]], ""
+		if m[4] >= 0 {
+			value = unquote(strings.TrimSpace(text[m[4]:m[5]]))
 		}
-		if ok && (s.Trust == Trusted || slices.Contains(authVariables, k)) {
-			vars[k] = v
+		text = text[m[1]:]
+		switch {
+		case s.Trust == Trusted:
+			vars[name] = value
+		case slices.Contains(authVariables, name):
+			vars[name] = unsafe().ReplaceAllString(value, "")
 		}
 	}
 	return vars, nil
+}
+
+// unquote returns a value without its quotes. Double quotes have line endings as escapes.
+func unquote(value string) string {
+	if value == "" || !strings.Contains("'\"`", value[:1]) {
+		return value
+	}
+	quote, n := value[0], len(value)
+	if n > 1 && value[n-1] == quote {
+		value = value[1 : n-1]
+	}
+	if quote == '"' {
+		value = strings.NewReplacer(`\n`, "\n", `\r`, "\r").Replace(value)
+	}
+	return value
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/tailscale/hujson"
 
 	"pollux/internal/agent"
+	"pollux/internal/jsontoml"
 	"pollux/internal/paths"
 	"pollux/internal/sys"
 )
@@ -211,7 +212,7 @@ func parse(data []byte, to any) error {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return errors.New("it is empty; write {} instead")
 	}
-	v, err := parseJSON(data)
+	v, err := jsontoml.Parse(data)
 	if err != nil {
 		return errors.New(strings.TrimPrefix(err.Error(), "hujson: "))
 	}
@@ -221,27 +222,11 @@ func parse(data []byte, to any) error {
 	if _, ok := v.Value.(*hujson.Object); !ok {
 		return errors.New("it is not a JSON object")
 	}
-	v.Standardize()
 	var wrong *json.UnmarshalTypeError
-	if err := json.Unmarshal(v.Pack(), to); err != nil && !errors.As(err, &wrong) {
+	if err := jsontoml.DecodeValue(v, to); err != nil && !errors.As(err, &wrong) {
 		return err
 	}
 	return nil // the CLI only warns about a value of the wrong type
-}
-
-// parseJSON parses JSON with comments; the last comment may end with the file.
-func parseJSON(data []byte) (hujson.Value, error) {
-	if err := CheckJSON(data); err != nil {
-		return hujson.Value{}, err
-	}
-	v, err := hujson.Parse(data)
-	if err == nil {
-		return v, nil
-	}
-	if w, lineErr := hujson.Parse(append(bytes.Clone(data), '\n')); lineErr == nil {
-		return w, nil
-	}
-	return v, err
 }
 
 // trailing reports whether a comma follows the last element of an array or object.
@@ -361,10 +346,9 @@ func IDEModeSet(path string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	v.Standardize()
 	var s values
 	var on bool
-	return json.Unmarshal(v.Pack(), &s) == nil && s.get(&on, "ide", "enabled"), nil
+	return jsontoml.DecodeValue(v, &s) == nil && s.get(&on, "ide", "enabled"), nil
 }
 
 // EnableIDE turns IDE mode on in a user's settings file. It leaves the rest of
@@ -374,7 +358,7 @@ func EnableIDE(path string) error {
 	if err != nil {
 		return err
 	}
-	if !enableIDE(&v, Indent(before)) {
+	if !enableIDE(&v, jsontoml.Indent(before)) {
 		return fmt.Errorf("%s cannot be changed, because ide is not an object: correct it first", path)
 	}
 	after := string(v.Pack())
@@ -397,39 +381,49 @@ func EnableIDE(path string) error {
 	return sys.EditFile(path, before, after, 0o600)
 }
 
+// RemoveIDE removes a settings file that holds only what EnableIDE writes into a new one,
+// and its directory if that is empty then. It reports whether it did.
+func RemoveIDE(path string) (bool, error) {
+	v, err := jsontoml.Parse([]byte("{}\n"))
+	if err != nil || !enableIDE(&v, jsontoml.Indent("")) {
+		return false, err
+	}
+	data, err := sys.ReadFile(path, maxFile)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && string(data) != string(v.Pack()) {
+		return false, nil
+	}
+	if err == nil {
+		err = os.Remove(path)
+	}
+	if err != nil {
+		return false, err
+	}
+	os.Remove(filepath.Dir(path)) // fails if it is not empty
+	return true, nil
+}
+
 // enableIDE turns IDE mode on. It returns false if the settings or their member ide
 // are not objects.
 func enableIDE(v *hujson.Value, indent string) bool {
-	top := Object(v)
+	top := jsontoml.Object(v)
 	if top == nil {
 		return false
 	}
-	ide := Member(top, "ide")
+	ide := jsontoml.Member(top, "ide")
 	if ide == nil {
-		setInStyle(top, "ide", newIDE(top), indent, 0)
-		ide = Member(top, "ide")
+		jsontoml.SetInStyle(top, "ide", struct {
+			Enabled      bool `json:"enabled"`
+			HasSeenNudge bool `json:"hasSeenNudge"`
+		}{true, true}, indent, 0)
+		return true
 	}
-	o := Object(ide)
+	o := jsontoml.Object(ide)
 	if o == nil {
 		return false
 	}
-	setInStyle(o, "enabled", hujson.Value{Value: hujson.Bool(true)}, indent, 1)
-	setInStyle(o, "hasSeenNudge", hujson.Value{Value: hujson.Bool(true)}, indent, 1)
+	jsontoml.SetInStyle(o, "enabled", true, indent, 1)
+	jsontoml.SetInStyle(o, "hasSeenNudge", true, indent, 1)
 	return true
-}
-
-// newIDE returns an object for the member ide, empty unless the settings are
-// written on one line.
-func newIDE(top *hujson.Object) hujson.Value {
-	text := "{}"
-	if onOneLine(top) {
-		text = `{"enabled":true,"hasSeenNudge":true}`
-		if len(top.Members[0].Value.BeforeExtra) > 0 {
-			text = `{"enabled": true, "hasSeenNudge": true}`
-		}
-	}
-	value, _ := hujson.Parse([]byte(text))
-	return value
 }
 
 // readUser reads a file that will be changed, and returns it parsed and as text.
@@ -446,7 +440,7 @@ func readUser(path string) (v hujson.Value, text string, err error) {
 	if len(bytes.TrimSpace(data)) == 0 {
 		data = []byte("{}\n")
 	}
-	if v, err = parseJSON(data); err != nil {
+	if v, err = jsontoml.Parse(data); err != nil {
 		return v, "", fmt.Errorf("%s is not valid and was left unchanged (%w): correct it first", path, err)
 	}
 	return v, text, nil

@@ -252,7 +252,7 @@ func TestEnableIDE(t *testing.T) {
 	}
 }
 
-// What is added has the style of the file.
+// New settings are written in the style of the file.
 func TestEnableIDEKeepsStyle(t *testing.T) {
 	for _, tt := range []struct{ name, before, after string }{
 		{"empty", "", "{\n  \"ide\": {\n    \"enabled\": true,\n    \"hasSeenNudge\": true\n  }\n}\n"},

@@ -20,7 +20,7 @@ import (
 // name is the name of the check.
 const name = "pool"
 
-// alone describes what follows without a pool. No call fails.
+// alone describes the effect of a missing pool. No call fails.
 const alone = "each bridge runs processes of its own: "
 
 // startTimeout limits the start of a pool, and its end.

@@ -19,6 +19,7 @@ import (
 
 	"pollux/internal/doctor"
 	"pollux/internal/editor"
+	"pollux/internal/ide/asking"
 	"pollux/internal/ide/claudeide"
 	"pollux/internal/ide/lockfile"
 	"pollux/internal/sys"
@@ -55,6 +56,7 @@ func newRoom(t *testing.T) *room {
 	t.Setenv("HOME", r.home)
 	t.Setenv("USERPROFILE", r.home)
 	t.Setenv("XDG_CONFIG_HOME", "")
+	t.Setenv("OPENCODE_PERMISSION", `{"edit": "ask"}`)
 	return r
 }
 
@@ -272,6 +274,10 @@ func TestOpencode(t *testing.T) {
 			r.lock(0, nil)
 			r.t.Setenv(claudeide.EnvOpencodePort, "1")
 		}, []string{"failed variables"}},
+		"no questions": {func(r *room) {
+			r.lock(0, nil)
+			r.t.Setenv("OPENCODE_PERMISSION", "")
+		}, []string{"warning mode"}},
 		"no token":     {func(r *room) { r.lock(0, func(l *claudeide.Lock) { l.AuthToken = "" }) }, []string{"failed token"}},
 		"wrong token":  {func(r *room) { r.lock(http.StatusUnauthorized, nil) }, []string{"failed token"}},
 		"no companion": {func(*room) {}, []string{"failed companion"}},
@@ -320,8 +326,9 @@ func TestSettings(t *testing.T) {
 				}
 			}
 			got := loadSettings(claudeide.Search{Dir: r.project, Getenv: os.Getenv})
-			if got.Mode != tt.mode || len(got.errs) != tt.errs {
-				t.Errorf("%+v, want %q and %d errors", got, tt.mode, tt.errs)
+			mode, _, _ := claudeide.PermissionMode(asking.Start{Dir: r.project, Getenv: os.Getenv})
+			if mode != tt.mode || len(got.errs) != tt.errs {
+				t.Errorf("%q, %+v, want %q and %d errors", mode, got, tt.mode, tt.errs)
 			}
 		})
 	}

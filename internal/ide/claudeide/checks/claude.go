@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"pollux/internal/doctor"
+	"pollux/internal/ide/asking"
 	"pollux/internal/ide/claudeide"
 	"pollux/internal/paths"
 	"pollux/internal/sys"
@@ -253,7 +254,7 @@ func (c *claude) isSpelling(f claudeide.Found) bool {
 	if c.search.Spelling == "" || !f.Covers(c.Dir) || !f.Live() {
 		return false
 	}
-	c.Fail("spelling", sys.EnterCommand(c.Dir, c.Dir)+", or "+attach,
+	c.Fail("spelling", sys.EnterCommand(c.Dir)+", or "+attach,
 		"%s has this folder, but this terminal spells it %s: Claude Code distinguishes upper and lower case",
 		name(f), doctor.Short(c.search.Spelling))
 	return true
@@ -278,7 +279,7 @@ func (c *claude) isBelow(f claudeide.Found) bool {
 	if i < 0 || f.Covers(c.Dir) || !f.Live() {
 		return false
 	}
-	c.Fail("workspace", sys.EnterCommand(c.Dir, f.WorkspaceFolders[i])+", or "+startOne,
+	c.Fail("workspace", sys.EnterCommand(f.WorkspaceFolders[i])+", or "+startOne,
 		"%s is for %s, but this is %s", name(f), doctor.Short(f.WorkspaceFolders[i]), c.Dir)
 	return true
 }
@@ -334,7 +335,7 @@ func probe(ctx context.Context, c *doctor.Checker, f claudeide.Found, host strin
 	case sys.Refused(err):
 		c.Fail("port", "restart that editor", "nothing listens on %s of %s", host, name(f))
 	case ctx.Err() != nil:
-		c.Fail("port", sys.ResumeCommand(0, "restart that editor"), "%s does not answer: it is stopped or hangs", name(f))
+		c.Fail("port", "continue it if it is stopped, or restart that editor", "%s does not answer: it is stopped or hangs", name(f))
 	default:
 		c.Fail("port", "restart that editor", "%s does not answer: %s", name(f), doctor.Reason(err))
 	}
@@ -410,16 +411,11 @@ func (c *claude) checkDiffs() {
 		c.Fail("diff-tool", "type /config in Claude Code, and set \"Diff tool\" to auto",
 			"the setting diffTool is %s: Claude Code shows changes in its terminal only", doctor.Short(tool))
 	}
-	const next = "press Shift+Tab in Claude Code until it says \"manual mode\", or claude --permission-mode default"
-	switch mode, from := c.settings.Mode, c.settings.ModeFrom; mode {
-	case "default", "manual":
-		c.OK("mode", "Claude Code starts in manual mode (%s)", from)
-	case "":
-		c.Warn("mode", next,
-			"no settings that count choose a permission mode: Claude Code may start in auto mode, "+
-				"in which it shows no diffs in the editor")
-	default:
-		c.Warn("mode", next, "Claude Code starts in the mode %q (%s), in which it shows no diffs in the editor",
-			doctor.Short(mode), from)
+	m := claudeide.ClaudeAsking(asking.Start{Dir: c.Dir, Getenv: os.Getenv})
+	if m.Silent == "" {
+		c.OK("mode", "Claude Code asks before it changes a file")
+		return
 	}
+	text, next := m.Finding("Claude Code", claudeide.ClaudeCommand)
+	c.Warn("mode", next, "%s", text)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"pollux/internal/doctor"
+	"pollux/internal/ide/asking"
 	"pollux/internal/ide/claudeide"
 	"pollux/internal/sys"
 )
@@ -39,6 +40,10 @@ func Opencode(ctx context.Context, c *doctor.Checker) {
 	default:
 		c.Fail("companion", strings.ReplaceAll(startOne, "claude", claudeide.OpencodeCommand),
 			"no companion is running for %s", c.Dir)
+	}
+	if m := claudeide.OpencodeAsking(asking.Start{Dir: c.Dir, Getenv: os.Getenv}); m.Silent != "" {
+		text, next := m.Finding("opencode", claudeide.OpencodeCommand)
+		c.Warn("mode", next, "%s", text)
 	}
 	c.OK("diffs", "opencode shows its own diffs; it takes the open file, the selection and mentions from the editor")
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"pollux/internal/doctor"
+	"pollux/internal/ide/asking"
 	"pollux/internal/ide/codexide"
 	"pollux/internal/sys"
 )
@@ -22,8 +23,13 @@ const (
 	dialTimeout = 500 * time.Millisecond
 )
 
-// Codex checks whether /ide in Codex CLI finds a companion.
+// Codex checks whether /ide in Codex CLI finds a companion, and whether Codex CLI asks
+// before it changes a file.
 func Codex(_ context.Context, c *doctor.Checker) {
+	if m := codexide.Asking(asking.Start{Dir: c.Dir, Getenv: os.Getenv}); m.Silent != "" {
+		text, next := m.Finding("Codex CLI", codexide.Command)
+		c.Warn("mode", next, "%s", text)
+	}
 	if pipe := codexide.Socket(); sys.IsPipe(pipe) {
 		checkPipe(c, pipe)
 		return
@@ -108,7 +114,7 @@ func checkDirectory(c *doctor.Checker, dir string) bool {
 	case err != nil || !info.IsDir():
 		c.Fail("directory", sys.RemoveCommand(dir), "%s is not a directory", dir)
 	case !sys.Own(dir, info):
-		c.Fail("directory", sys.OwnTempDir()+", for the editor and Codex CLI",
+		c.Fail("directory", sys.OwnTempDir+", for the editor and Codex CLI",
 			"%s belongs to another user: Codex CLI refuses it", dir)
 	case sys.OthersWrite(dir, info):
 		c.Add(doctor.Finding{

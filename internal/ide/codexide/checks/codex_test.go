@@ -151,6 +151,12 @@ func TestCodex(t *testing.T) {
 			useTMPDIR(t, os.Getenv("TMPDIR"))
 			t.Setenv("TMPDIR", t.TempDir())
 		}},
+		"no questions": {want: []string{"warning mode"}, make: func(t *testing.T) {
+			listen(t, own(t), hasFolder)
+			if err := os.Remove(filepath.Join(os.Getenv("CODEX_HOME"), "config.toml")); err != nil {
+				t.Fatal(err)
+			}
+		}},
 		"the vendor's own program": {want: []string{"warning rival"}, make: func(t *testing.T) {
 			listen(t, own(t), hasFolder)
 			listen(t, filepath.Join(os.Getenv("CODEX_HOME"), "ipc", "ipc.sock"), hasFolder)
@@ -200,8 +206,15 @@ func TestCodex(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { os.RemoveAll(tmp) })
-			t.Setenv("CODEX_HOME", filepath.Join(tmp, "codex"))
+			home := filepath.Join(tmp, "codex")
+			t.Setenv("CODEX_HOME", home)
 			t.Setenv("TMPDIR", tmp)
+			if err := os.MkdirAll(home, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(home, "config.toml"), []byte(`sandbox_mode = "read-only"`), 0o600); err != nil {
+				t.Fatal(err)
+			}
 			tt.make(t)
 			report := examine(t, dir, tt.away, Codex, tt.want)
 			if name != "others can write" {

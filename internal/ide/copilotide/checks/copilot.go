@@ -16,10 +16,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"pollux/internal/doctor"
+	"pollux/internal/ide/asking"
 	"pollux/internal/ide/copilotide"
 	"pollux/internal/paths"
 	"pollux/internal/sys"
@@ -108,10 +108,9 @@ func checkSettings(c *doctor.Checker, path string) {
 		c.Fail("diff-tool", "copilot config ide.openDiffOnEdit true",
 			"the setting ide.openDiffOnEdit is false in %s: Copilot CLI shows changes in its terminal only", path)
 	}
-	yes := []string{"true", "1", "yes", "on", "y"}
-	if v := os.Getenv("COPILOT_ALLOW_ALL"); slices.Contains(yes, strings.ToLower(strings.TrimSpace(v))) {
-		c.Warn("mode", sys.UnsetCommand("COPILOT_ALLOW_ALL"),
-			"COPILOT_ALLOW_ALL makes Copilot CLI write without a review, as --allow-all-tools does")
+	if m := copilotide.Asking(asking.Start{Dir: c.Dir, Getenv: os.Getenv}); m.Silent != "" {
+		text, next := m.Finding("Copilot CLI", copilotide.Command)
+		c.Warn("mode", next, "%s", text)
 	}
 }
 
@@ -132,7 +131,7 @@ func explainNone(c *doctor.Checker, locks []lock) {
 					"%s names its folder %s, which is a symbolic link: Copilot CLI compares it with %s",
 					l.name(), doctor.Short(folder), c.Dir)
 			case paths.Contains(folder, c.Dir), paths.Contains(c.Dir, folder):
-				c.Fail("workspace", sys.EnterCommand(c.Dir, folder)+", or type /ide",
+				c.Fail("workspace", sys.EnterCommand(folder)+", or type /ide",
 					"%s is for %s, but this is %s: Copilot CLI connects by itself only in the same folder",
 					l.name(), doctor.Short(folder), c.Dir)
 			default:
@@ -166,7 +165,7 @@ func checkServer(ctx context.Context, c *doctor.Checker, l lock) {
 	case errors.Is(err, errors.ErrUnsupported):
 		c.OK("port", "%s has an address of another system, which doctor cannot check", l.name())
 	case ctx.Err() != nil:
-		c.Fail("port", sys.ResumeCommand(0, "restart that editor"), "%s does not answer: it is stopped or hangs", l.name())
+		c.Fail("port", "continue it if it is stopped, or restart that editor", "%s does not answer: it is stopped or hangs", l.name())
 	default:
 		c.Fail("port", "restart that editor", "%s does not answer on %s", l.name(), doctor.Short(l.SocketPath))
 	}

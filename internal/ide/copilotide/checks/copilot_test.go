@@ -2,6 +2,7 @@ package checks
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -117,6 +118,13 @@ func TestCopilot(t *testing.T) {
 		"all tools allowed": {func(r *room) {
 			r.lock(http.StatusOK, nil)
 			r.t.Setenv("COPILOT_ALLOW_ALL", " Yes ")
+		}, []string{"warning mode"}},
+		"an earlier answer": {func(r *room) {
+			r.lock(http.StatusOK, nil)
+			kept := fmt.Sprintf(`{"locations": {%q: {"tool_approvals": [{"kind": "write"}]}}}`, filepath.ToSlash(r.project))
+			if err := os.WriteFile(filepath.Join(r.home, ".copilot", "permissions-config.json"), []byte(kept), 0o600); err != nil {
+				r.t.Fatal(err)
+			}
 		}, []string{"warning mode"}},
 		"another home": {func(r *room) {
 			r.lock(http.StatusOK, nil)

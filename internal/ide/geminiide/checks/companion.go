@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -72,14 +73,19 @@ var ideVariables = []string{
 	"GEMINI_CLI_IDE_SERVER_STDIO_COMMAND", "GEMINI_CLI_IDE_SERVER_STDIO_ARGS",
 }
 
-// Variables checks whether this terminal's variables name a companion that has ended.
-func (p *Protocol) Variables(_ context.Context, c *doctor.Checker) {
+// Variables checks whether this terminal's variables name a running companion.
+func (p *Protocol) Variables(ctx context.Context, c *doctor.Checker) {
 	port := env("GEMINI_CLI_IDE_SERVER_PORT")
 	pid, _ := strconv.Atoi(env("GEMINI_CLI_IDE_PID"))
 	gone := ""
 	switch {
-	case port != "" && refuses(geminiide.DialHost(p.launch), port):
-		gone = "nothing listens on port " + doctor.Short(port)
+	case port != "":
+		address := net.JoinHostPort(geminiide.DialHost(p.launch), port)
+		if err := probe(ctx, address); sys.Refused(err) {
+			gone = "nothing listens on port " + doctor.Short(port)
+		} else if err != nil {
+			gone = fmt.Sprintf("%s does not answer: %v", doctor.Short(address), sys.Cause(err))
+		}
 	case pid > 0 && !sys.Alive(pid) && port == "":
 		gone = fmt.Sprintf("there is no process %d", pid)
 	}
@@ -90,19 +96,26 @@ func (p *Protocol) Variables(_ context.Context, c *doctor.Checker) {
 	switch {
 	case gone != "":
 		c.Warn("variables", sys.UnsetCommand(set...),
-			"this terminal's variables (%s, ...) name a companion that has ended: %s", set[0], gone)
+			"this terminal's variables (%s, ...) name a companion that is not running: %s", set[0], gone)
 	case len(set) > 0:
 		c.OK("variables", "this terminal's variables name a companion that is running")
 	}
 }
 
-// refuses reports whether nothing listens on the port.
-func refuses(host, port string) bool {
-	conn, err := net.DialTimeout("tcp", net.JoinHostPort(host, port), time.Second)
-	if err == nil {
-		conn.Close()
+// probe returns nil if an HTTP server answers at an address, as a companion does even
+// without its token.
+func probe(ctx context.Context, address string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/mcp", nil)
+	if err != nil {
+		return err
 	}
-	return sys.Refused(err)
+	res, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+	if err == nil {
+		res.Body.Close()
+	}
+	return err
 }
 
 // Companion does what Gemini CLI does to find its companion and connect to it.
@@ -313,7 +326,7 @@ func (c *checker) checkWorkspace(chosen *geminiide.Candidate) bool {
 			return false
 		}
 		first, _, _ := strings.Cut(*path, string(os.PathListSeparator))
-		c.Fail("workspace", sys.EnterCommand(c.Dir, first)+", or here: "+startOne,
+		c.Fail("workspace", sys.EnterCommand(first)+", or here: "+startOne,
 			"%s is for %s, but this is %s", name(chosen), folders(*path), c.Dir)
 	default:
 		if claimsAll(path) {
@@ -371,7 +384,7 @@ func (c *checker) answers(candidate *geminiide.Candidate) bool {
 	if candidate.PortText == "" {
 		return sys.Alive(candidate.File.Pollux)
 	}
-	return !refuses(geminiide.DialHost(c.launch), candidate.PortText)
+	return !sys.Refused(probe(context.Background(), net.JoinHostPort(geminiide.DialHost(c.launch), candidate.PortText)))
 }
 
 // checkVersion reports a companion that was started before an update of Pollux.

@@ -205,8 +205,8 @@ func (c *checker) failUnreachable(ctx context.Context, chosen *geminiide.Candida
 			"the program that listens on port %s is not a companion (HTTP %d); the file that names it is %s",
 			port, status.Code, chosen.Path)
 	case errors.Is(err, context.DeadlineExceeded):
-		c.Fail("port", sys.ResumeCommand(chosen.File.Pollux, "stop it"),
-			"%s accepts connections but does not answer: %s", name(chosen), sys.Suspended())
+		c.Fail("port", sys.ResumeOrKill(chosen.File.Pollux),
+			"%s accepts connections but does not answer: it is stopped or hangs", name(chosen))
 	case sys.Refused(err):
 		c.Fail("port", "restart that companion",
 			"nothing listens on port %s, which %s names: its companion, process %d, runs elsewhere or hangs",

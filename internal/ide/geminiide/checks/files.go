@@ -17,7 +17,7 @@ import (
 // checkDirectory checks that the discovery files belong to the user, and that
 // nobody else can read or change them.
 func (c *checker) checkDirectory() {
-	ownDir := sys.OwnTempDir() + ", for the editor and the CLI"
+	ownDir := sys.OwnTempDir + ", for the editor and the CLI"
 	for _, dir := range []string{filepath.Dir(c.lookup.Dir), c.lookup.Dir} {
 		info, err := os.Lstat(dir)
 		switch {

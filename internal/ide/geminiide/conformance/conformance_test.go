@@ -83,7 +83,7 @@ func TestFaults(t *testing.T) {
 		"other path":           "diff.accept diff.not-written diff.edit diff.new-file",
 		"trims":                "diff.accept",
 		"accepts in silence":   "diff.accept diff.not-written diff.edit diff.new-file diff.reconnect",
-		"says it twice":        "diff.accept diff.not-written diff.edit diff.new-file",
+		"says it twice":        "diff.accept diff.not-written diff.edit diff.new-file diff.close-unknown?",
 		"writes":               "diff.not-written",
 		"loses edits":          "diff.edit diff.edit-close",
 		"diffClosed":           "diff.reject",

@@ -1,0 +1,107 @@
+package e2e
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"pollux/internal/fakemodel"
+)
+
+// The first change of an agent whose user has chosen no mode: `pollux run` starts it so
+// that it asks, and Pollux shows the change if the agent can be reviewed. With --own-mode,
+// agents that do not ask by default write, which proves that they would not have asked.
+func TestFirstChangeIsAsked(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
+	for _, first := range []struct {
+		command string
+		ready   string    // on the screen when it reads its keyboard
+		asks    string    // on the screen when it has asked
+		chosen  [2]string // the settings of the tests' user, and the part that chooses a mode
+		inline  bool      // it leaves the text above it on the screen
+		always  bool      // it asks by default
+	}{
+		{command: "gemini", ready: ready, asks: "Apply this change?", inline: true, always: true},
+		{command: "qwen", ready: ready, asks: "Apply this change?", inline: true,
+			chosen: [2]string{".qwen/settings.json", `, "tools": {"approvalMode": "default"}`}},
+		{command: "copilot", ready: "/ commands", asks: "Do you want to create", always: true},
+		{command: "claude", ready: "for agents", asks: "Do you want to"},
+		{command: "opencode", ready: "Ask anything", asks: "Permission required",
+			chosen: [2]string{".config/opencode/opencode.json", `"permission":{"bash":"ask","edit":"ask"},`}},
+		// Its sandbox refuses the command. To run it outside, the model would have to ask.
+		{command: "codex", ready: "scripted", asks: after},
+	} {
+		agent := askerOf(first.command)
+		for _, own := range []bool{false, true} {
+			name := first.command
+			if own {
+				name += " in its own mode"
+			}
+			t.Run(name, func(t *testing.T) {
+				var path string
+				w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
+					if r.Step > 0 || !strings.Contains(r.Prompt, "write it") {
+						return fakemodel.Say(after)
+					}
+					return callFor(agent.editCall, path)
+				})
+				path = filepath.Join(w.project, "new.txt")
+				argv := []string{polluxBinary, "run", "--no-browser"}
+				if own {
+					argv = append(argv, "--own-mode")
+				}
+				bin, env := agent.install(w)
+				w.addPath(filepath.Dir(bin[0]))
+				if first.chosen[0] != "" {
+					w.replaceHome(first.chosen[0], first.chosen[1], "")
+				}
+				env = append(env, "PATH="+strings.Join(append(slices.Clone(w.path), os.Getenv("PATH")), string(os.PathListSeparator)))
+				if err := os.Remove(filepath.Join(w.home, ".local", "state", "pollux", "started")); err != nil {
+					t.Fatal(err)
+				}
+				cli := w.screen(env, append(argv, "--", first.command)...)
+				cli.see("review changes at this link")
+				if !own && !first.always {
+					cli.see("for its own mode, use --own-mode")
+				}
+				if !first.inline {
+					cli.see("Press Enter to start it.")
+					cli.press("Enter")
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+				defer cancel()
+				if err := cli.Wait(ctx, first.ready); err != nil {
+					t.Fatal(err)
+				}
+				if agent.review { // before it is connected, it asks in its terminal only
+					waitFor(t, "the agent", func() bool { return strings.Contains(w.pollux("status"), "\n  agent ") })
+				}
+				cli.ask("write it")
+				if own && !first.always {
+					if first.command != "codex" { // it connects with /ide
+						waitFor(t, "the warning", func() bool {
+							return strings.Contains(w.pollux("status"), " changes files without asking: ")
+						})
+					}
+					waitFor(t, "the file", func() bool { _, err := os.Stat(path); return err == nil })
+					return
+				}
+				cli.see(first.asks)
+				if _, err := os.Stat(path); err == nil {
+					t.Error("the file was written before the answer")
+				}
+				if agent.review {
+					waitFor(t, "the change in Pollux", func() bool { return strings.Contains(w.pollux("status"), "  diff  "+path) })
+				}
+				if out := w.pollux("status"); strings.Contains(out, "without asking") {
+					t.Errorf("the status is %s", out)
+				}
+			})
+		}
+	}
+}

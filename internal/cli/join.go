@@ -1,0 +1,161 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"pollux/internal/editor"
+	"pollux/internal/ide"
+	"pollux/internal/sys"
+)
+
+// joined is what `pollux run` calls itself while it uses the companion that another `pollux
+// run` has started.
+const joined = "pollux run"
+
+// otherRun returns the socket of the companion that another `pollux run`, or `pollux ide
+// --standalone`, has started for the working directory, or "".
+func otherRun(ctx context.Context) (socket string) {
+	all, dir, err := editor.ListFor(ctx, self(), "")
+	if err != nil {
+		return "" // the new companion reports it
+	}
+	i := slices.IndexFunc(all, func(c editor.Running) bool {
+		return c.Editor == ownEditor && slices.Equal(c.Roots, []string{dir})
+	})
+	if i < 0 {
+		return ""
+	}
+	return all[i].Socket
+}
+
+// A reached is a companion as `pollux run` uses it.
+type reached struct {
+	Env   map[string]string // leads the agent to it, and other programs to its socket
+	Notes []string
+	Link  string // opens the review page once; "" if there is none
+}
+
+// reach returns an error if the agent with that command cannot connect.
+func reach(h *ide.Host, agent string) (reached, error) {
+	if err := h.Failure(agent); err != nil {
+		return reached{}, err
+	}
+	link, _ := h.Link()
+	return reached{h.Env(), h.Notes(), link}, nil
+}
+
+// startCompanion starts the companion of `pollux run` as a background process. It runs until
+// leave is called or this process ends, and longer while another `pollux run` uses it: see
+// [serveRuns]. agent is the command of the agent, and args are the user's flags for the
+// companion.
+func startCompanion(ctx context.Context, streams IO, agent string, args []string) (c reached, leave func(), err error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return c, nil, err
+	}
+	in, held, err := os.Pipe()
+	if err != nil {
+		return c, nil, err
+	}
+	cmd := exec.Command(exe, append([]string{"ide", "--standalone", "--run", agent}, args...)...)
+	cmd.Stdin = in
+	line, rest, err := sys.StartReporting(ctx, cmd)
+	in.Close()
+	if err != nil {
+		held.Close()
+		return c, nil, fmt.Errorf("the companion could not be started: %w", err)
+	}
+	if json.Unmarshal([]byte(line), &c) != nil {
+		held.Close()
+		more, _ := io.ReadAll(rest)
+		rest.Close()
+		return c, nil, errors.New(strings.TrimSpace(line + "\n" + string(more)))
+	}
+	output := make(chan []byte, 1)
+	go func() {
+		data, _ := io.ReadAll(rest)
+		output <- data
+	}()
+	return c, func() {
+		defer sys.LeaveInterruptToChild()() // it is about to end
+		if len(output) > 0 {
+			fmt.Fprintln(streams.Err, "pollux: the companion ended before the agent: see `pollux log`")
+		}
+		held.Close()
+		defer time.AfterFunc(leaveTimeout, func() { rest.Close() }).Stop()
+		streams.Err.Write(<-output)
+		rest.Close()
+	}, nil
+}
+
+// leaveTimeout limits how long [startCompanion] waits until the companion has ended.
+const leaveTimeout = 10 * time.Second
+
+// serveRuns runs the companion that [startCompanion] has started. Its first line of output is
+// a [reached] in JSON. The end of the input says that the first `pollux run` has ended: what
+// this companion prints then is for that terminal, until it closes its output. report prints
+// how many warnings there were.
+func serveRuns(ctx context.Context, streams IO, agent string, cfg ide.Config, report func(io.Writer)) error {
+	return guard(cfg, func(h *ide.Host) error {
+		c, err := reach(h, agent)
+		if err != nil {
+			return err
+		}
+		if err := json.NewEncoder(streams.Out).Encode(c); err != nil {
+			return err
+		}
+		await(ctx, func() error { io.Copy(io.Discard, streams.In); return nil })
+		left := h.Companion.Retire(joined)
+		if left != nil {
+			fmt.Fprintln(streams.Out, "pollux: the companion goes on for the agent in another terminal, and ends after it")
+		}
+		report(streams.Out)
+		if out, ok := streams.Out.(io.Closer); ok && left != nil {
+			out.Close()
+		}
+		for left != nil && ctx.Err() == nil {
+			select {
+			case <-left:
+			case <-ctx.Done():
+			}
+			left = h.Companion.Retire(joined)
+		}
+		return nil
+	})
+}
+
+// hold keeps a companion running until close is called. It returns an error if the companion
+// is about to end.
+func hold(ctx context.Context, socket string) (close func() error, err error) {
+	ctx, cancel := context.WithTimeout(ctx, editor.AnswerTimeout)
+	defer cancel()
+	c, _, err := editor.Open(ctx, socket, editor.Implementation{Name: joined, Version: version()})
+	if err == nil {
+		_, err = c.Status(ctx) // answered only once the companion counts this client
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c.Close, nil
+}
+
+// joinCompanion returns the companion on a socket, and tells the user whose it is.
+func joinCompanion(ctx context.Context, streams IO, socket string) (c reached, err error) {
+	if c.Env, err = editor.AgentEnv(ctx, socket, self(), ide.EnvNames()); err != nil {
+		return c, err
+	}
+	if st, link, err := editor.ReviewPage(ctx, socket, self()); err == nil { // the agent runs without it, too
+		fmt.Fprintf(streams.Err, "pollux: connected to the companion of %s\n", companionName(st))
+		c.Link = link.URL
+	}
+	return c, nil
+}

@@ -1,0 +1,116 @@
+package companion
+
+import (
+	"context"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"pollux/internal/editor"
+)
+
+// A silentHost has an agent that does not ask, and knows why.
+type silentHost struct {
+	fakeHost
+	why *atomic.Value
+}
+
+func (h silentHost) Agents() []AgentKind {
+	k := kind("fake", "Fake")
+	k.Silent = func(Process) string { return h.why.Load().(string) }
+	return []AgentKind{k}
+}
+
+// The views and the status say that an agent does not ask, until it asks. They say so again
+// when there is another reason, such as the answer "don't ask again".
+func TestSilent(t *testing.T) {
+	h := silentHost{why: new(atomic.Value)}
+	h.why.Store("it is in auto mode")
+	c := newBareWith(t, h)
+	announced, warned := make(chan editor.Clients, 20), make(chan editor.Message, 20)
+	c.attach(t, editor.InitializeParams{Diff: true}, editor.Handler{
+		Clients:  func(all editor.Clients) { announced <- all },
+		DiffOpen: func(editor.Diff) error { return nil },
+		Message:  func(m editor.Message) { warned <- m },
+	})
+	wait := func(want string) {
+		t.Helper()
+		for {
+			if all := receive(t, announced).Clients; len(all) == 1 && all[0].Silent == want {
+				return
+			}
+		}
+	}
+	s := newFakeSession()
+	s.pid, s.dir = 1, c.dir
+	c.connect(t, s)
+	defer c.Disconnect(s)
+	wait("it is in auto mode")
+	if m := receive(t, warned); m != (editor.Message{Level: "warning", Text: "it is in auto mode"}) {
+		t.Errorf("the message is %+v", m)
+	}
+	if err := c.Propose(t.Context(), s, Proposal{Path: filepath.Join(c.dir, "a.txt"), Text: "new\n"}); err != nil {
+		t.Fatal(err)
+	}
+	wait("")
+	if got := c.Status().Clients[0].Silent; got != "" {
+		t.Errorf("after a question the status says %q", got)
+	}
+	h.why.Store(`"don't ask again"`)
+	if got := c.Status().Clients[0].Silent; got != `"don't ask again"` {
+		t.Errorf("after the answer the status says %q", got)
+	}
+	if m := receive(t, warned); m.Text != `"don't ask again"` {
+		t.Errorf("the message is %+v", m)
+	}
+}
+
+// An agent whose process became known only after its first question was called silent,
+// until its next question.
+func TestAskedBeforeItIsKnown(t *testing.T) {
+	h := silentHost{why: new(atomic.Value)}
+	h.why.Store("it is in auto mode")
+	c := newBareWith(t, h)
+	c.view(t)
+	s := c.connect(t, newFakeSession())
+	defer c.Disconnect(s)
+	if err := c.Propose(t.Context(), s, Proposal{Path: filepath.Join(c.dir, "a.txt"), Text: "new\n"}); err != nil {
+		t.Fatal(err)
+	}
+	s.moved.Store(&Process{PID: 1, Dir: c.dir})
+	c.Changed(s)
+	if got := c.Status().Clients[0].Silent; got != "" {
+		t.Errorf("the status says %q", got)
+	}
+	h.why.Store(`"don't ask again"`)
+	if got := c.Status().Clients[0].Silent; got != `"don't ask again"` {
+		t.Errorf("after the answer the status says %q", got)
+	}
+}
+
+// The user learns of a change that no view shows, and of no other.
+func TestWaiting(t *testing.T) {
+	c := newBare(t)
+	c.cfg.Page = true // a view may come later
+	waiting := make(chan string, 10)
+	c.cfg.Waiting = func(_ context.Context, agent, path string) { waiting <- agent + " " + filepath.Base(path) }
+	s := c.connect(t, newFakeSession())
+	defer c.Disconnect(s)
+	propose := func(name string) {
+		t.Helper()
+		if err := c.Propose(t.Context(), s, Proposal{Path: filepath.Join(c.dir, name), Text: "new\n"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	propose("a.txt")
+	if got := receive(t, waiting); got != "Fake a.txt" {
+		t.Errorf("it says %q", got)
+	}
+	c.attach(t, editor.InitializeParams{Diff: true}, editor.Handler{DiffOpen: func(editor.Diff) error { return nil }})
+	propose("b.txt")
+	propose("c.txt")
+	c.tasks.wait()
+	if len(waiting) > 0 {
+		t.Errorf("it says %q although a view shows that", <-waiting)
+	}
+}

@@ -1,0 +1,38 @@
+package companion
+
+import (
+	"time"
+
+	"pollux/internal/companion/journal"
+)
+
+// observeDelay is how long an agent may take to write a change after it has closed the
+// diff. Gemini CLI takes some 10 ms.
+const observeDelay = 3 * time.Second
+
+// observe writes to the journal how a change ended that the agent has closed: the agent
+// does not report it, but the file shows it. The agent writes text after a yes.
+func (c *Companion) observe(d *diff, text string, unwritten journal.Ending) {
+	delay := time.NewTimer(observeDelay)
+	defer delay.Stop()
+	select {
+	case <-delay.C:
+	case <-c.sending.Done(): // the companion ends
+	}
+	now, err := d.target.read()
+	how := unwritten
+	switch {
+	case err != nil:
+		return
+	case now.exists && d.session.Holds(now.text, text):
+		how = journal.InTerminal
+		c.outside.account(d.path())
+	case now.version != d.base.version:
+		return
+	case c.sending.Err() != nil && unwritten == journal.Refused:
+		return // the agent may still write it
+	}
+	if err := c.journal.SetEnding(d.id, how); err != nil {
+		c.log.Warn("the journal cannot be written", "err", err)
+	}
+}

@@ -1,0 +1,78 @@
+package companion
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"pollux/internal/companion/journal"
+	"pollux/internal/editor"
+)
+
+// After a "No" in the agent's terminal, the journal said that the file holds another text
+// now, as if another program had written it.
+func TestHowAClosedChangeEnded(t *testing.T) {
+	c := newBare(t)
+	v := c.view(t)
+	s := c.connect(t, newFakeSession())
+	defer c.Disconnect(s)
+	ids := make(map[string]string)
+	for _, tt := range []struct {
+		name  string
+		end   func(path string) (string, error)
+		write string
+		want  journal.Ending
+	}{
+		{"no", func(path string) (string, error) { return c.Withdraw(t.Context(), s, path) }, "", journal.Refused},
+		{"yes", func(path string) (string, error) { return c.Withdraw(t.Context(), s, path) }, "new\n", journal.InTerminal},
+		{"hangup", func(path string) (string, error) { return c.Abandon(t.Context(), s, path) }, "", journal.Withdrawn},
+		{"yes of an older agent", func(path string) (string, error) { return c.Abandon(t.Context(), s, path) }, "new\n", journal.InTerminal},
+		{"something else", func(path string) (string, error) { return c.Withdraw(t.Context(), s, path) }, "other\n", ""},
+	} {
+		path := filepath.Join(c.dir, tt.name)
+		if err := os.WriteFile(path, []byte("old\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Propose(t.Context(), s, Proposal{Path: path, Text: "new\n"}); err != nil {
+			t.Fatal(err)
+		}
+		ids[tt.name] = receive(t, v.opened).ID
+		if _, err := tt.end(path); err != nil {
+			t.Fatal(err)
+		}
+		if tt.write != "" {
+			if err := os.WriteFile(path, []byte(tt.write), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		defer func() {
+			if e, err := c.journal.Get(ids[tt.name]); err != nil || e.State != journal.Closed || e.Ending != tt.want {
+				t.Errorf("%s: the journal has %+v, %v; want %q", tt.name, e, err, tt.want)
+			}
+		}()
+	}
+	c.tasks.wait()
+}
+
+// The terminal of `pollux run` was closed while a change was pending. The journal and the
+// page said that the user had rejected it.
+func TestEndIsNoRejection(t *testing.T) {
+	c := newBare(t)
+	v := c.view(t)
+	s := c.connect(t, newFakeSession())
+	path := filepath.Join(c.dir, "f")
+	if err := c.Propose(t.Context(), s, Proposal{Path: path, Text: "new\n"}); err != nil {
+		t.Fatal(err)
+	}
+	d := receive(t, v.opened)
+	c.Stop()
+	if got := receive(t, v.closed); got != (editor.DiffClose{ID: d.ID, Reason: editor.ReasonEnded}) {
+		t.Errorf("closed %+v", got)
+	}
+	if got := receive(t, s.outcomes); got.Outcome != (Outcome{}) {
+		t.Errorf("the agent received %+v", got)
+	}
+	if e, err := c.journal.Get(d.ID); err != nil || e.State != journal.Orphaned {
+		t.Errorf("the journal has %+v, %v", e, err)
+	}
+}

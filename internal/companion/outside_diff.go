@@ -1,0 +1,92 @@
+package companion
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"pollux/internal/companion/journal"
+	"pollux/internal/editor"
+)
+
+// outsideAgent stands in a diff for the agent.
+const outsideAgent = "changed outside Pollux"
+
+// openOutside shows a client a listed change as a diff from the earlier text to the present
+// one. The user edits it, usually by undoing hunks, and saves it, or takes it off the list.
+func (c *Companion) openOutside(viewer *conn, path string) (any, error) {
+	path, ok := cleanPath(path)
+	if !ok {
+		return nil, fmt.Errorf("the path %q is not absolute: pass one of the list", path)
+	}
+	f, ok := c.outside.file(path)
+	if !ok {
+		return nil, fmt.Errorf("%s is not in the list of changes outside Pollux: it may be as before again", path)
+	}
+	if f.why != "" {
+		return nil, fmt.Errorf("the change to %s cannot be displayed: %s", path, f.why)
+	}
+	t, err := newTarget(path, c.Roots())
+	var now file
+	if err == nil {
+		now, err = t.read()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the change to %s cannot be displayed: %w", path, err)
+	}
+	s := noAgent{since: f.since}
+	text := ShownLF(now.text, "")
+	d := &diff{
+		id: journal.NewID(), companion: c, session: s, agent: outsideAgent, client: outsideAgent,
+		proposal: Proposal{Path: path, Text: text}, target: t, base: now, original: s.Shown(f.text, text),
+		opened: f.since, ended: make(chan struct{}), state: journal.Orphaned,
+		content: text, shown: true, viewer: viewer, created: !f.exists,
+	}
+	close(d.ended)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, open := range c.diffs {
+		if open.viewer == viewer && open.path() == path {
+			if open.base.version == now.version && open.original == d.original {
+				viewer.openDiff(open, func(error) {})
+				return editor.DiffID{ID: open.id}, nil
+			}
+			c.stepLocked(open, evSupersede)
+		}
+	}
+	c.diffs[d.id] = d
+	viewer.openDiff(d, func(error) {})
+	return editor.DiffID{ID: d.id}, nil
+}
+
+// noAgent stands for the agent of a change outside Pollux. It has text rules only.
+type noAgent struct{ since time.Time }
+
+// Shown implements [TextRules].
+func (noAgent) Shown(original, proposed string) string { return ShownLF(original, proposed) }
+
+// Refuses implements [TextRules].
+func (noAgent) Refuses(string, string, string) string { return "" }
+
+// Answer implements [TextRules].
+func (noAgent) Answer(text, original, _ string) string { return RestoreMark(text, original) }
+
+// Written implements [TextRules].
+func (noAgent) Written(answer, onDisk string) string { return RestoreCRLF(answer, onDisk) }
+
+// Holds implements [TextRules].
+func (noAgent) Holds(onDisk, text string) bool { return SameLines(onDisk, text) }
+
+// Unwritten implements [TextRules].
+func (noAgent) Unwritten() string { return "" }
+
+func (noAgent) Client() (name, version string)                     { return "", "" }
+func (noAgent) Transport() string                                  { return "" }
+func (s noAgent) Since() time.Time                                 { return s.since }
+func (noAgent) Process() Process                                   { return Process{} }
+func (noAgent) ContextChanged()                                    {}
+func (noAgent) Resolve(Proposal, Outcome, func(error))             {}
+func (noAgent) Prompt(editor.PromptParams, []string) editor.Prompt { return editor.Prompt{} }
+
+var errAlreadyMade = errors.New("this change is in the file already: save it with diff/save, " +
+	"or take it off the list with diff/reject")

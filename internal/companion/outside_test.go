@@ -1,0 +1,497 @@
+package companion
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pollux/internal/companion/journal"
+	"pollux/internal/editor"
+)
+
+// A folder is a companion of a folder in which files change outside Pollux.
+type folder struct {
+	*bare
+	t       *testing.T
+	view    *view
+	session *fakeSession
+}
+
+// newFolder returns a folder with the files of a git repository. If git is false, there is
+// no repository.
+func newFolder(t *testing.T, git bool) *folder {
+	t.Helper()
+	c := newBare(t)
+	c.cfg.Outside = true
+	p := &folder{bare: c, t: t, view: c.view(t)}
+	if !git {
+		return p
+	}
+	for name, text := range map[string]string{
+		"a.txt": "one\ntwo\nthree\n", "b.txt": "one\n", ".gitignore": "*.log\n", "gone.txt": "gone\n", "dirty.txt": "one\n",
+	} {
+		p.write(name, text)
+	}
+	p.git("init", "-q")
+	p.git("add", ".")
+	p.git("commit", "-qm", "first")
+	p.write("dirty.txt", "two\n")
+	p.write("new before.txt", "one\n")
+	return p
+}
+
+func (p *folder) git(args ...string) {
+	p.t.Helper()
+	cmd := exec.Command("git", append([]string{"-C", p.dir, "-c", "user.name=x", "-c", "user.email=x@example.com"}, args...)...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		p.t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+func (p *folder) path(name string) string { return filepath.Join(p.dir, name) }
+
+func (p *folder) write(name, text string) {
+	p.t.Helper()
+	if err := os.WriteFile(p.path(name), []byte(text), 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *folder) holds(name, want string) {
+	p.t.Helper()
+	if got, err := os.ReadFile(p.path(name)); err != nil || string(got) != want {
+		p.t.Errorf("%s holds %q, %v; want %q", name, got, err, want)
+	}
+}
+
+// open is an editor's snapshot of the open files.
+func (p *folder) open(names ...string) {
+	p.t.Helper()
+	var s editor.Snapshot
+	for _, name := range names {
+		s.Files = append(s.Files, editor.File{Path: p.path(name)})
+	}
+	if err := p.view.Update(p.t.Context(), s); err != nil {
+		p.t.Fatal(err)
+	}
+	if _, err := p.view.Status(p.t.Context()); err != nil { // now it is known
+		p.t.Fatal(err)
+	}
+}
+
+// join connects an agent, without the goroutine that looks at the files.
+func (p *folder) join() *fakeSession {
+	p.cfg.Outside = false
+	defer func() { p.cfg.Outside = true }()
+	p.session = p.connect(p.t, newFakeSession())
+	return p.session
+}
+
+// start does what the goroutine does when an agent connects.
+func (p *folder) start() {
+	p.outside.forget()
+	p.outside.learnOpen()
+	p.outside.round(p.t.Context())
+}
+
+// wait lets enough time pass that a change is noticed.
+func (p *folder) wait() {
+	p.outside.rounds.Lock()
+	for _, g := range p.outside.git {
+		g.next = time.Time{}
+	}
+	p.outside.rounds.Unlock()
+	p.outside.round(p.t.Context())
+	p.outside.round(p.t.Context())
+}
+
+// lists checks what is listed: names with the kind of change.
+func (p *folder) lists(want ...string) {
+	p.t.Helper()
+	got := []string{}
+	for _, f := range p.outside.list().Files {
+		name, err := filepath.Rel(p.dir, f.Path)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		got = append(got, f.Change+" "+filepath.ToSlash(name))
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		p.t.Errorf("the list has %q, want %q", got, want)
+	}
+}
+
+// shows opens the view of a listed change.
+func (p *folder) shows(name, original, proposed string) editor.Diff {
+	p.t.Helper()
+	if err := p.view.Call(p.t.Context(), editor.MethodOutsideOpen, editor.FilePath{Path: p.path(name)}, nil); err != nil {
+		p.t.Fatal(err)
+	}
+	d := receive(p.t, p.view.opened)
+	if d.Original != original || d.Text() != proposed || d.State != editor.StateOutside || d.Path != p.path(name) {
+		p.t.Errorf("the view shows %+v", d)
+	}
+	return d
+}
+
+func (p *folder) save(d editor.Diff, text string) {
+	p.t.Helper()
+	res, err := p.view.Save(p.t.Context(), editor.DiffAccept{ID: d.ID, Content: text})
+	if err != nil || res.Status != editor.StatusAccepted {
+		p.t.Fatalf("save = %+v, %v", res, err)
+	}
+}
+
+func (p *folder) closed(d editor.Diff, reason string) {
+	p.t.Helper()
+	if cl := receive(p.t, p.view.closed); cl != (editor.DiffClose{ID: d.ID, Reason: reason}) {
+		p.t.Errorf("closed %+v, want the reason %s", cl, reason)
+	}
+}
+
+// What changes while an agent is connected is listed, if neither the user nor git wants it
+// otherwise.
+func TestOutsideLists(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		open   []string
+		change func(p *folder)
+		want   []string
+	}{
+		{"nothing", []string{"a.txt"}, func(*folder) {}, nil},
+		{"an open file", []string{"new before.txt"}, func(p *folder) { p.write("new before.txt", "two\n") },
+			[]string{"changed new before.txt"}},
+		{"a file of git", nil, func(p *folder) { p.write("a.txt", "two\n") }, []string{"changed a.txt"}},
+		{"a new file", nil, func(p *folder) { p.write("new.txt", "two\n") }, []string{"created new.txt"}},
+		{"a new file that the user opens", nil, func(p *folder) { p.write("new.txt", "two\n"); p.open("new.txt") },
+			[]string{"created new.txt"}},
+		{"a removed file", nil, func(p *folder) { os.Remove(p.path("gone.txt")) }, []string{"deleted gone.txt"}},
+		{"a file that had changed before", nil, func(p *folder) { p.write("dirty.txt", "three\n") }, []string{"changed dirty.txt"}},
+		{"an ignored file", []string{"x.log"}, func(p *folder) { p.write("x.log", "two\n") }, nil},
+		{"a secret", []string{".env"}, func(p *folder) { p.write(".env", "two\n") }, nil},
+		{"a file with the same text", []string{"a.txt"}, func(p *folder) { p.write("a.txt", "one\ntwo\nthree\n") }, nil},
+		{"the line endings of git", nil, func(p *folder) { p.write("b.txt", "one\r\n") }, nil},
+		{"a file as before again", nil, func(p *folder) { p.write("a.txt", "x"); p.wait(); p.write("a.txt", "one\ntwo\nthree\n") }, nil},
+		{"a file that an editor saved", []string{"a.txt"}, func(p *folder) {
+			p.write("a.txt", "two\n")
+			p.outside.account(p.path("a.txt"))
+		}, nil},
+		{"a new file that an editor saved", nil, func(p *folder) {
+			p.write("new.txt", "two\n")
+			p.outside.account(p.path("new.txt"))
+		}, nil},
+		{"a file that an agent changed after that", []string{"a.txt"}, func(p *folder) {
+			p.write("a.txt", "two\n")
+			p.outside.account(p.path("a.txt"))
+			p.write("a.txt", "three\n")
+		}, []string{"changed a.txt"}},
+		{"a change that was committed", nil, func(p *folder) { p.write("a.txt", "two\n"); p.wait(); p.git("commit", "-qam", "x") },
+			[]string{"changed a.txt"}},
+		{"a file that is not text", nil, func(p *folder) { p.write("a.txt", "\x00") }, []string{"changed a.txt"}},
+		{"a file with a proposal", nil, func(p *folder) {
+			p.join()
+			if err := p.Propose(p.t.Context(), p.session, Proposal{Path: p.path("a.txt"), Text: "two\n"}); err != nil {
+				p.t.Error(err)
+			}
+			p.write("a.txt", "three\n")
+		}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := newFolder(t, true)
+			p.write("x.log", "one\n")
+			p.write(".env", "one\n")
+			p.open(tt.open...)
+			p.start()
+			p.lists()
+			tt.change(p)
+			p.wait()
+			p.lists(tt.want...)
+			if p.session != nil {
+				p.Disconnect(p.session)
+			}
+		})
+	}
+}
+
+// A change that the user wants, and one that the user does not want, end as the words say.
+func TestOutsideAndProposals(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		end  func(p *folder, d editor.Diff)
+		want []string
+	}{
+		{"accepted", func(p *folder, d editor.Diff) {
+			if _, err := p.view.Accept(p.t.Context(), editor.DiffAccept{ID: d.ID, Content: "two\n"}); err != nil {
+				p.t.Error(err)
+			}
+			p.write("a.txt", "two\n")
+			p.closed(d, editor.ReasonAccepted)
+		}, nil},
+		{"yes in the terminal", func(p *folder, d editor.Diff) {
+			if _, err := p.Withdraw(p.t.Context(), p.session, d.Path); err != nil {
+				p.t.Error(err)
+			}
+			p.write("a.txt", "two\n")
+			p.wait()
+			p.lists()
+			waitUntil(p.t, func() bool {
+				e, err := p.journal.Get(d.ID)
+				return err == nil && e.Ending == journal.InTerminal
+			})
+			p.tasks.wait()
+		}, nil},
+		{"rejected, and written nevertheless", func(p *folder, d editor.Diff) {
+			if err := p.view.Reject(p.t.Context(), d.ID); err != nil {
+				p.t.Error(err)
+			}
+			p.write("a.txt", "two\n")
+		}, []string{"changed a.txt"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := newFolder(t, true)
+			defer p.Disconnect(p.join())
+			p.start()
+			if err := p.Propose(t.Context(), p.session, Proposal{Path: p.path("a.txt"), Text: "two\n"}); err != nil {
+				t.Fatal(err)
+			}
+			tt.end(p, receive(t, p.view.opened))
+			p.wait()
+			p.lists(tt.want...)
+		})
+	}
+}
+
+// The user reads a change, and takes it back as a whole or in part.
+func TestOutsideIsTakenBack(t *testing.T) {
+	p := newFolder(t, true)
+	p.start()
+	p.write("a.txt", "1\ntwo\n3\n")
+	p.write("dirty.txt", "three\n")
+	p.write("new.txt", "new\n")
+	p.write("b.txt", "two\n")
+	if err := os.Remove(p.path("gone.txt")); err != nil {
+		t.Fatal(err)
+	}
+	p.wait()
+
+	p.save(p.shows("a.txt", "one\ntwo\nthree\n", "1\ntwo\n3\n"), "one\ntwo\n3\n")
+	p.holds("a.txt", "one\ntwo\n3\n")
+	d := p.shows("dirty.txt", "two\n", "three\n")
+	p.save(d, "two\n")
+	p.holds("dirty.txt", "two\n")
+	p.save(p.shows("new.txt", "", "new\n"), "")
+	if _, err := os.Stat(p.path("new.txt")); err == nil {
+		t.Error("the new file is still there")
+	}
+	p.save(p.shows("gone.txt", "gone\n", ""), "gone\n")
+	p.holds("gone.txt", "gone\n")
+	p.lists("changed b.txt")
+
+	// The journal has the overwritten text.
+	kept := []string{}
+	all, err := p.journal.List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range all {
+		if e.State == journal.Replaced {
+			text, _ := p.journal.Text(e.ID)
+			kept = append(kept, text)
+		}
+	}
+	slices.Sort(kept)
+	if want := []string{"1\ntwo\n3\n", "new\n", "three\n"}; !slices.Equal(kept, want) {
+		t.Errorf("the journal has %q, want %q", kept, want)
+	}
+
+	for len(p.view.closed) > 0 {
+		<-p.view.closed
+	}
+	d = p.shows("b.txt", "one\n", "two\n")
+	if _, err := p.view.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: "two\n"}); err == nil {
+		t.Error("it can be accepted")
+	}
+	p.write("b.txt", "three\n")
+	if res, err := p.view.Save(t.Context(), editor.DiffAccept{ID: d.ID, Content: "one\n"}); err != nil || res.Status != editor.StatusConflict {
+		t.Errorf("save = %+v, %v, want a conflict", res, err)
+	}
+	if err := p.view.Reject(t.Context(), d.ID); err != nil {
+		t.Error(err)
+	}
+	p.closed(d, editor.ReasonKept)
+	p.holds("b.txt", "three\n")
+	p.lists()
+	p.wait()
+	p.lists("changed b.txt") // since the user has not seen this one
+	p.shows("b.txt", "two\n", "three\n")
+}
+
+// Other clients do not see the view that a client has asked for.
+func TestOutsideViewIsForOneClient(t *testing.T) {
+	p := newFolder(t, true)
+	other := p.bare.view(t)
+	p.start()
+	p.write("a.txt", "two\n")
+	p.wait()
+	d := p.shows("a.txt", "one\ntwo\nthree\n", "two\n")
+	if list, err := other.Diffs(t.Context()); err != nil || len(list) > 0 || len(other.opened) > 0 {
+		t.Errorf("another client sees %+v, %v", list, err)
+	}
+	if st, err := other.Status(t.Context()); err != nil || len(st.Diffs) > 0 || len(st.Outside.Files) != 1 {
+		t.Errorf("the status is %+v, %v", st, err)
+	}
+	p.view.Client.Close()
+	waitUntil(t, func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.diffs[d.ID] == nil
+	})
+	p.lists("changed a.txt")
+}
+
+// Every client receives the list when it attaches and when it changes.
+func TestOutsideIsAnnounced(t *testing.T) {
+	p := newFolder(t, true)
+	lists := make(chan editor.Outside, 10)
+	p.start()
+	p.attach(t, editor.InitializeParams{}, editor.Handler{Outside: func(o editor.Outside) { lists <- o }})
+	p.write("a.txt", "two\n")
+	p.wait()
+	if o := receive(t, lists); len(o.Files) != 1 || o.Files[0].Path != p.path("a.txt") {
+		t.Errorf("the client receives %+v", o)
+	}
+	late := make(chan editor.Outside, 10)
+	client := p.attach(t, editor.InitializeParams{}, editor.Handler{Outside: func(o editor.Outside) { late <- o }})
+	if o := receive(t, late); len(o.Files) != 1 {
+		t.Errorf("a late client receives %+v", o)
+	}
+	if err := client.Call(t.Context(), editor.MethodOutsideDismiss, editor.FilePath{}, nil); err != nil {
+		t.Error(err)
+	}
+	if o := receive(t, lists); len(o.Files) > 0 {
+		t.Errorf("the client receives %+v", o)
+	}
+	p.holds("a.txt", "two\n")
+}
+
+// An agent connects: the companion looks at the files without being asked to.
+func TestOutsideLooksWhileAnAgentIsConnected(t *testing.T) {
+	p := newFolder(t, false)
+	p.write("a.txt", "one\n")
+	p.open("a.txt")
+	s := p.connect(t, newFakeSession())
+	waitUntil(t, func() bool {
+		p.outside.mu.Lock()
+		defer p.outside.mu.Unlock()
+		return len(p.outside.files) == 1
+	})
+	p.write("a.txt", "two\n")
+	waitUntil(t, func() bool { return len(p.outside.list().Files) == 1 })
+	p.write("a.txt", "one\n")
+	p.Disconnect(s)
+	waitUntil(t, func() bool { return len(p.outside.list().Files) == 0 })
+}
+
+// A repository may name programs in its configuration. None of them runs.
+func TestOutsideRunsNoProgramOfTheRepository(t *testing.T) {
+	p := newFolder(t, true)
+	mark := filepath.Join(t.TempDir(), "mark")
+	program := fmt.Sprintf("touch '%s'; cat", mark)
+	p.write(".gitattributes", "* filter=evil\n")
+	for _, name := range []string{"filter.evil.clean", "filter.evil.smudge", "filter.evil.process", "core.fsmonitor", "diff.external"} {
+		p.git("config", name, program)
+	}
+	p.git("config", "filter.evil.required", "true")
+	p.start()
+	p.write("a.txt", "one\ntwo\nthree\n") // the same size, in the second of the index
+	p.write("b.txt", "two\n")
+	p.wait()
+	p.lists("changed b.txt")
+	p.shows("b.txt", "one\n", "two\n")
+	if _, err := os.Stat(mark); err == nil {
+		t.Error("a program of the repository ran")
+	}
+}
+
+// Neither many files nor large ones cost much.
+func TestOutsideIsLimited(t *testing.T) {
+	p := newFolder(t, true)
+	p.start()
+	for i := range maxOutsideFiles + 10 {
+		p.write(fmt.Sprintf("f%d.txt", i), "x\n")
+	}
+	p.wait()
+	if o := p.outside.list(); len(o.Files) > maxOutsideFiles || !o.More {
+		t.Errorf("%d files are listed, more: %v", len(o.Files), o.More)
+	}
+
+	p = newFolder(t, false)
+	p.write("large.txt", strings.Repeat("x\n", maxOutsideFile))
+	p.open("large.txt")
+	p.start()
+	p.write("large.txt", "x\n")
+	p.wait()
+	p.lists("changed large.txt")
+	err := p.view.Call(t.Context(), editor.MethodOutsideOpen, editor.FilePath{Path: p.path("large.txt")}, nil)
+	if err == nil || !strings.Contains(err.Error(), "larger than 1 MiB") {
+		t.Errorf("the error is %v", err)
+	}
+
+	p = newFolder(t, false)
+	const size = maxOutsideFile - 1
+	names := []string{}
+	for i := range maxOutsideTexts/size + 2 {
+		names = append(names, fmt.Sprintf("f%d.txt", i))
+		p.write(names[i], strings.Repeat("x", size))
+	}
+	p.open(names...)
+	p.start()
+	if p.outside.texts > maxOutsideTexts {
+		t.Errorf("%d bytes are kept", p.outside.texts)
+	}
+}
+
+// A change keeps the line endings and the byte order mark of the file.
+func TestOutsideKeepsLineEndings(t *testing.T) {
+	p := newFolder(t, false)
+	p.write("a.txt", bom+"one\r\ntwo\r\n")
+	p.open("a.txt")
+	p.start()
+	p.write("a.txt", bom+"1\r\n2\r\n")
+	p.wait()
+	p.save(p.shows("a.txt", "one\ntwo\n", "1\n2\n"), "one\n2\n")
+	p.holds("a.txt", bom+"one\r\n2\r\n")
+}
+
+// With the setting turned off, nothing is looked at.
+func TestOutsideIsOff(t *testing.T) {
+	p := newFolder(t, false)
+	p.cfg.Outside = false
+	p.write("a.txt", "one\n")
+	p.open("a.txt")
+	s := p.connect(t, newFakeSession())
+	defer p.Disconnect(s)
+	p.outside.account(p.path("a.txt"))
+	if p.outside.started || len(p.outside.files) > 0 {
+		t.Error("it looks at files")
+	}
+}
+
+// waitUntil waits until a condition holds.
+func waitUntil(t *testing.T, holds func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for !holds() {
+		if time.Now().After(deadline) {
+			t.Fatal("timed out")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}

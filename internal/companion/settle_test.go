@@ -1,0 +1,217 @@
+package companion
+
+import (
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pollux/internal/editor"
+)
+
+// A settling is a companion with a view, and an agent that writes nothing.
+type settling struct {
+	*bare
+	view *view
+	s    *fakeSession
+}
+
+func newSettling(t *testing.T) *settling {
+	b := newBare(t)
+	s := b.connect(t, newFakeSession())
+	t.Cleanup(func() { b.Disconnect(s) })
+	return &settling{b, b.view(t), s}
+}
+
+// accept proposes a text for a file and accepts another one. It returns the file's path.
+func (c *settling) accept(t *testing.T, name, proposed, accepted string) string {
+	t.Helper()
+	path := filepath.Join(c.dir, name)
+	if err := c.Propose(t.Context(), c.s, Proposal{Path: path, Text: proposed}); err != nil {
+		t.Fatal(err)
+	}
+	res, err := c.view.Accept(t.Context(), editor.DiffAccept{ID: (<-c.view.opened).ID, Content: accepted})
+	if err != nil || res.Status != editor.StatusAccepted {
+		t.Fatal(res, err)
+	}
+	<-c.s.outcomes
+	return path
+}
+
+// wantClosed reads why the view closes the next diff, and the message to the user.
+func (c *settling) wantClosed(t *testing.T, reason, says string) {
+	t.Helper()
+	if d := <-c.view.closed; d.Reason != reason {
+		t.Errorf("closed: %+v; want %s", d, reason)
+	}
+	if says != "" {
+		c.wantSays(t, says)
+	}
+}
+
+func (c *settling) wantSays(t *testing.T, says string) {
+	t.Helper()
+	if text := <-c.view.texts; !strings.Contains(text, says) {
+		t.Errorf("the user reads %q; want %q", text, says)
+	}
+}
+
+// Each accepted change that its agent never wrote kept its texts, a goroutine and a
+// ticker for ten minutes.
+func TestUnwrittenChangesCostLittle(t *testing.T) {
+	for _, tt := range []struct{ changes, size int }{{200, 10}, {40, 200_000}} {
+		t.Run(fmt.Sprintf("%d of %d bytes", tt.changes, tt.size), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newSettling(t)
+				accept := func(i int) {
+					old := fmt.Sprint(i, strings.Repeat("o", tt.size))
+					writeFile(t, filepath.Join(c.dir, fmt.Sprint(i)), old)
+					c.accept(t, fmt.Sprint(i), "new"+old, "mine"+old)
+					if i%40 == 0 {
+						c.settle()
+					}
+				}
+				accept(0)
+				heap, goroutines := liveHeap(), runtime.NumGoroutine()
+				for i := range tt.changes {
+					accept(i + 1)
+				}
+				if heap, goroutines := liveHeap()-heap, runtime.NumGoroutine()-goroutines; heap > 1<<20 || goroutines > 10 {
+					t.Errorf("they cost %.1f MB and %d goroutines", float64(heap)/1e6, goroutines)
+				}
+			})
+		})
+	}
+}
+
+// settle waits until no accepted change can be written in time, and empties the view's
+// queues.
+func (c *settling) settle() {
+	time.Sleep(2 * writtenTimeout)
+	for len(c.view.closed)+len(c.view.texts) > 0 {
+		<-c.view.closed
+		<-c.view.texts
+		<-c.view.all
+	}
+}
+
+// liveHeap returns its size in bytes.
+func liveHeap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// A late write is noticed in the last files only. The text to compare comes from the
+// journal.
+func TestLateWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newSettling(t)
+		var paths []string
+		for i := range maxLate + 1 {
+			paths = append(paths, c.accept(t, fmt.Sprint(i), "new", "mine"))
+		}
+		c.settle()
+		newest := paths[maxLate]
+		writeFile(t, paths[0], "mine")
+		writeFile(t, newest, "another")
+		time.Sleep(2 * lookInterval)
+		writeFile(t, newest, "mine")
+		c.wantSays(t, newest+" was written now")
+		time.Sleep(lateWrittenTimeout)
+		writeFile(t, paths[1], "mine")
+		time.Sleep(2 * lookInterval)
+		synctest.Wait()
+		if len(c.view.texts) > 0 {
+			t.Errorf("the user also reads %q", <-c.view.texts)
+		}
+		entries, err := c.journal.List()
+		if err != nil || len(entries) != maxLate+1 {
+			t.Fatalf("the journal has %d entries, %v", len(entries), err)
+		}
+		for i, e := range entries {
+			if e.Unwritten == (i == 0) {
+				t.Errorf("the entry of %s says that it is unwritten: %v", e.Path, e.Unwritten)
+			}
+		}
+		c.settling.wait() // nothing is left
+	})
+}
+
+// A file is on a mount that does not answer any more.
+func TestHungFileDelaysNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newSettling(t)
+		answers := make(chan bool)
+		c.settler.state = func(path string) fileState {
+			if strings.HasSuffix(path, "hung") {
+				<-answers
+			}
+			return stateOf(path)
+		}
+		hung := c.accept(t, "hung", "new", "mine")
+		start := time.Now()
+		writeFile(t, c.accept(t, "good", "new", "mine"), "mine")
+		c.wantClosed(t, editor.ReasonAccepted, "")
+		if took := time.Since(start); took > 2*lookSoonInterval {
+			t.Errorf("the other file was noticed after %v", took)
+		}
+		c.wantClosed(t, editor.ReasonUnwritten, "did not write it")
+		if took := time.Since(start); took > writtenTimeout+2*probeTimeout {
+			t.Errorf("the change ended after %v", took)
+		}
+		writeFile(t, hung, "mine")
+		close(answers)
+		c.wantSays(t, hung+" was written now")
+	})
+}
+
+// The user reads why a text is not in the file.
+func TestWhyUnwritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newSettling(t)
+		writeFile(t, c.accept(t, "a", "new", "mine"), "another")
+		c.wantClosed(t, editor.ReasonUnwritten, "something else was written")
+
+		c.accept(t, "a", "new", "mine")
+		if err := c.Propose(t.Context(), c.s, Proposal{Path: filepath.Join(c.dir, "b"), Text: "new"}); err != nil {
+			t.Fatal(err)
+		}
+		c.wantClosed(t, editor.ReasonUnwritten, "it may wait for your answer to its other changes")
+
+		c.s.undelivered = true
+		c.accept(t, "c", "new", "mine")
+		c.wantClosed(t, editor.ReasonUnwritten, "its agent ended before")
+	})
+}
+
+// An agent that does not read its answers cannot keep any number of texts in memory.
+func TestUndeliveredTextsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newSettling(t)
+		c.s.reads = make(chan bool)
+		defer close(c.s.reads)
+		large := strings.Repeat("x", maxFresh/2)
+		c.accept(t, "a", large, "mine")
+		time.Sleep(lateWrittenTimeout + time.Millisecond)
+		if len(c.view.closed) > 0 {
+			t.Fatalf("closed: %+v", <-c.view.closed)
+		}
+		path := c.accept(t, "b", large, "mine")
+		for i := range 12 { // others give it no more time
+			c.accept(t, fmt.Sprint(i), "new", "mine")
+			time.Sleep(lookSoonInterval / 3)
+		}
+		if len(c.view.closed) == 0 {
+			t.Fatal("the oldest change still waits")
+		}
+		c.wantClosed(t, editor.ReasonUnwritten, filepath.Join(c.dir, "a")+" does not hold the text")
+		writeFile(t, path, "mine")
+		c.wantClosed(t, editor.ReasonAccepted, "")
+	})
+}

@@ -1,0 +1,180 @@
+package companion
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"pollux/internal/companion/journal"
+	"pollux/internal/editor"
+)
+
+// A lost is an accepted change whose agent ended before it wrote the file.
+func (b *bare) lost(t *testing.T, v *view, s *fakeSession, path, text string) editor.Diff {
+	t.Helper()
+	if err := b.Propose(t.Context(), s, Proposal{Path: path, Text: "new\n"}); err != nil {
+		t.Fatal(err)
+	}
+	d := receive(t, v.opened)
+	if res, err := v.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: text}); err != nil || res.Status != editor.StatusAccepted {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	if cl := receive(t, v.closed); cl != (editor.DiffClose{ID: d.ID, Reason: editor.ReasonUnwritten}) {
+		t.Errorf("closed %+v", cl)
+	}
+	if m := receive(t, v.all); m.Diff != d.ID || !m.Unwritten || m.Level != "warning" {
+		t.Errorf("the message is %+v", m)
+	}
+	return d
+}
+
+// settled checks that the warning about a diff is withdrawn, once, and what the journal has.
+func (b *bare) settled(t *testing.T, v *view, d editor.Diff, says string) {
+	t.Helper()
+	if cl := receive(t, v.closed); cl.ID != d.ID {
+		t.Errorf("closed %+v, want %s", cl, d.ID)
+	}
+	if m := receive(t, v.all); m.Level != "info" || !strings.Contains(m.Text, says) {
+		t.Errorf("the message is %+v, want %q", m, says)
+	}
+	if e, err := b.journal.Get(d.ID); err != nil || e.State != journal.Accepted || e.Unwritten {
+		t.Errorf("the journal has %+v, %v", e, err)
+	}
+	if _, err := v.Save(t.Context(), editor.DiffAccept{ID: d.ID}); err == nil {
+		t.Error("it can be written again")
+	}
+	if len(v.closed) > 0 || len(v.all) > 0 {
+		t.Error("the view received more")
+	}
+}
+
+// The user accepted a change that the agent did not write, and read only which command
+// writes it.
+func TestSaveUnwritten(t *testing.T) {
+	c := newBare(t)
+	v := c.view(t)
+	s := newFakeSession()
+	s.undelivered = true
+	c.connect(t, s)
+	defer c.Disconnect(s)
+	path := filepath.Join(c.dir, "f")
+	holds := func(want string) {
+		t.Helper()
+		if got, err := os.ReadFile(path); err != nil || string(got) != want {
+			t.Errorf("the file holds %q, %v; want %q", got, err, want)
+		}
+	}
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	save := func(d editor.Diff, version, want string) editor.DiffAcceptResult {
+		t.Helper()
+		res, err := v.Save(t.Context(), editor.DiffAccept{ID: d.ID, Overwrite: version})
+		if err != nil || res.Status != want {
+			t.Fatalf("save = %+v, %v; want %s", res, err, want)
+		}
+		return res
+	}
+
+	t.Run("it is written", func(t *testing.T) {
+		write("old\n")
+		d := c.lost(t, v, s, path, "mine\n")
+		save(d, "", editor.StatusAccepted)
+		holds("mine\n")
+		c.settled(t, v, d, "was written now")
+		all, err := c.journal.List()
+		if err != nil || all[0].State != journal.Replaced {
+			t.Fatalf("the journal has %+v, %v", all, err)
+		}
+		if text, err := c.journal.Text(all[0].ID); err != nil || text != "old\n" {
+			t.Errorf("the journal has %q, %v instead of the old content", text, err)
+		}
+	})
+	t.Run("not over a newer change", func(t *testing.T) {
+		write("old\n")
+		d := c.lost(t, v, s, path, "mine\n")
+		write("newer\n")
+		res := save(d, "", editor.StatusConflict)
+		if res.Disk != "newer\n" {
+			t.Errorf("the file is shown as %q", res.Disk)
+		}
+		holds("newer\n")
+		save(d, "another version", editor.StatusConflict)
+		save(d, res.Version, editor.StatusAccepted)
+		holds("mine\n")
+		c.settled(t, v, d, "was written now")
+	})
+	t.Run("another program writes it", func(t *testing.T) {
+		write("old\n")
+		d := c.lost(t, v, s, path, "mine\n")
+		if _, err := c.journal.Restore(d.ID, ""); err != nil {
+			t.Fatal(err)
+		}
+		c.settled(t, v, d, "was written now")
+	})
+	t.Run("a newer change is written", func(t *testing.T) {
+		write("old\n")
+		d := c.lost(t, v, s, path, "mine\n")
+		s.undelivered = false
+		if err := c.Propose(t.Context(), s, Proposal{Path: path, Text: "newer\n"}); err != nil {
+			t.Fatal(err)
+		}
+		d2 := receive(t, v.opened)
+		if res, err := v.Accept(t.Context(), editor.DiffAccept{ID: d2.ID, Content: "newer\n"}); err != nil || res.Status != editor.StatusAccepted {
+			t.Fatalf("%+v, %v", res, err)
+		}
+		write("newer\n")
+		closed := []string{receive(t, v.closed).ID, receive(t, v.closed).ID}
+		if closed[0] != d.ID || closed[1] != d2.ID {
+			t.Errorf("closed %q, want %q and %q", closed, d.ID, d2.ID)
+		}
+		if _, err := v.Save(t.Context(), editor.DiffAccept{ID: d.ID}); err == nil {
+			t.Error("the older text can be written over the newer one")
+		}
+	})
+}
+
+// A page that is loaded again shows what is still to be written.
+func TestPageLoadedAgain(t *testing.T) {
+	c := newBare(t)
+	v := c.view(t)
+	s := newFakeSession()
+	s.undelivered = true
+	c.connect(t, s)
+	defer c.Disconnect(s)
+	d := c.lost(t, v, s, filepath.Join(c.dir, "f"), "mine\n")
+	page := c.viewOf(t, c.AttachPage)
+	if m := receive(t, page.all); m.Diff != d.ID || !m.Unwritten {
+		t.Errorf("the page reads %+v", m)
+	}
+	if other := c.view(t); len(other.all) > 0 {
+		t.Errorf("another view reads %+v", <-other.all)
+	}
+}
+
+// The warning that a change cannot be displayed stayed after the user had answered in the
+// terminal.
+func TestNoticeIsWithdrawn(t *testing.T) {
+	c := newBare(t)
+	v := c.view(t)
+	s := c.connect(t, newFakeSession())
+	defer c.Disconnect(s)
+	path := filepath.Join(c.dir, "f")
+	if err := c.Propose(t.Context(), s, Proposal{Path: path, Binary: "it is binary"}); err != nil {
+		t.Fatal(err)
+	}
+	m := receive(t, v.all)
+	if m.Diff == "" || m.Unwritten {
+		t.Errorf("the message is %+v", m)
+	}
+	if _, err := c.Withdraw(t.Context(), s, path); err != nil {
+		t.Fatal(err)
+	}
+	if cl := receive(t, v.closed); cl.ID != m.Diff {
+		t.Errorf("closed %+v, want %s", cl, m.Diff)
+	}
+}

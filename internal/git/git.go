@@ -1,0 +1,69 @@
+// Package git runs git without trusting the repository.
+package git
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"pollux/internal/sys"
+)
+
+// A Repository is a working tree that is not trusted. Its hooks and monitors do not run,
+// nothing is fetched, and its index is not locked. Use plumbing commands: others, such as
+// status, start the filters that its configuration names.
+type Repository struct {
+	Context context.Context
+	Dir     string // the commands' working directory
+}
+
+// Output returns the output of a command. If the command fails, that is the output so far.
+func (g Repository) Output(args ...string) (string, error) {
+	var out strings.Builder
+	err := g.Run(&out, args...)
+	return out.String(), err
+}
+
+// Run runs a command, which writes to out.
+func (g Repository) Run(out io.Writer, args ...string) error {
+	args = append([]string{
+		"-c", "core.fsmonitor=false", "-c", "core.hooksPath=" + os.DevNull, "-c", "core.pager=cat",
+		"-c", "core.untrackedCache=false", "-c", "submodule.recurse=false",
+		// Without it, Git for Windows leaves out paths of more than 260 characters.
+		"-c", "core.longPaths=true",
+	}, args...)
+	cmd := exec.CommandContext(g.Context, "git", args...)
+	cmd.Dir = g.Dir
+	sys.HideConsole(cmd)
+	cmd.WaitDelay = time.Second
+	for _, kv := range os.Environ() {
+		if !strings.HasPrefix(strings.ToUpper(kv), "GIT_") { // Windows ignores the case of names
+			cmd.Env = append(cmd.Env, kv)
+		}
+	}
+	// Do not fetch objects: the repository could name a command for that.
+	cmd.Env = append(cmd.Env, "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "GIT_NO_LAZY_FETCH=1",
+		"GIT_ALLOW_PROTOCOL=none", "LC_ALL=C")
+	var stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = out, &stderr
+	if err := cmd.Run(); err != nil {
+		switch err := context.Cause(g.Context); {
+		case errors.Is(err, context.DeadlineExceeded):
+			return errors.New("git took too long")
+		case err != nil:
+			return fmt.Errorf("git was stopped: %w", err)
+		}
+		line, _, _ := strings.Cut(strings.TrimSpace(stderr.String()), "\n")
+		if line == "" {
+			line = err.Error()
+		}
+		return errors.New(line)
+	}
+	return nil
+}

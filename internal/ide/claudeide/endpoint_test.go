@@ -1,0 +1,277 @@
+package claudeide
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"pollux/internal/ide/lockfile"
+	"pollux/internal/sys"
+	"pollux/internal/sys/systest"
+)
+
+func needPeers(t *testing.T) {
+	t.Helper()
+	if !sys.KnowsPeers {
+		t.Skip("no token is used again here")
+	}
+}
+
+// next starts a server for the same roots.
+func (f *fixture) next() *Server {
+	f.t.Helper()
+	s, err := New(f.cfg)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { s.Close(f.t.Context()) })
+	return s
+}
+
+func (f *fixture) leave(a *agent) {
+	f.t.Helper()
+	a.ws.CloseNow()
+	receive(f.t, f.backend.gone)
+	synctest.Wait()
+}
+
+// kill does what a kill of the server's process does to its file: nothing happens to it
+// any more.
+func (f *fixture) kill() {
+	f.stop()
+	synctest.Wait()
+}
+
+// place writes the file of another server.
+func (e endpoint) place(t *testing.T, path string) {
+	t.Helper()
+	data, err := json.Marshal(e)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(path), 0o700)
+	}
+	if err == nil {
+		err = os.WriteFile(path, data, 0o600)
+	}
+	if err == nil {
+		err = os.Chtimes(path, time.Now(), time.Now())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// freePort returns a port on which nothing listens.
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// After a normal end, another user could take the port, receive the token from an agent
+// that tries to come back, and use it at the next companion.
+func TestEndpointIsForgotten(t *testing.T) {
+	needPeers(t)
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t)
+		if synctest.Wait(); exists(f.state) {
+			t.Error("the endpoint is kept without an agent")
+		}
+		one := f.connect("claude-code")
+		two := f.connect("opencode")
+		synctest.Wait()
+		if e, err := readEndpoint(f.state); err != nil || e.Port != f.port || e.Token != f.token {
+			t.Fatalf("the file has %+v, %v", e, err)
+		}
+		for path, want := range map[string]os.FileMode{f.state: 0o600, filepath.Dir(f.state): 0o700} {
+			if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
+				t.Errorf("%s: %v, %v; want %o", path, info, err, want)
+			}
+		}
+		if f.leave(one); !exists(f.state) {
+			t.Error("it is not kept while an agent is connected")
+		}
+		if f.leave(two); exists(f.state) {
+			t.Error("it is kept when the last agent has left")
+		}
+		f.connect("claude-code")
+		if synctest.Wait(); !exists(f.state) {
+			t.Error("it is not kept for the next agent")
+		}
+		f.close()
+		if exists(f.state) {
+			t.Error("it is kept after Close")
+		}
+		if next := f.next(); next.token == f.token || next.old {
+			t.Error("the token is used again after a normal end")
+		}
+	})
+}
+
+// An agent comes back to the same port with the same token only.
+func TestEndpointAfterAKill(t *testing.T) {
+	needPeers(t)
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t)
+		f.connect("claude-code")
+		time.Sleep(time.Hour)
+		f.kill()
+		time.Sleep(maxAge - touchInterval - lockfile.CheckInterval)
+		next := f.next()
+		if next.port != f.port || next.token != f.token || !next.old {
+			t.Errorf("port %d and token %s, want %d and %s", next.port, next.token, f.port, f.token)
+		}
+		// A second companion in the folder.
+		if second := f.next(); second.port == f.port || second.token == f.token || second.old {
+			t.Error("two servers have the same port or token")
+		}
+		next.listener.Close()
+		time.Sleep(touchInterval + lockfile.CheckInterval + time.Second)
+		if late := f.next(); late.token == f.token || late.old {
+			t.Error("the token is used when no agent tries to come back any more")
+		}
+	})
+}
+
+// A program that listens on the port may have received the token.
+func TestEndpointTaken(t *testing.T) {
+	needPeers(t)
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t)
+		f.connect("claude-code")
+		synctest.Wait()
+		f.kill()
+		thief, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", f.port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer thief.Close()
+		if next := f.next(); next.token == f.token || next.old {
+			t.Error("the token is used on another port")
+		}
+	})
+}
+
+// Two companions for a folder share a file. It belongs to the first one with an agent.
+func TestEndpointOfAnother(t *testing.T) {
+	needPeers(t)
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t)
+		other := endpoint{Port: 1, Token: "other"}
+		other.place(t, f.state)
+		a := f.connect("claude-code")
+		time.Sleep(2 * touchInterval)
+		synctest.Wait()
+		if e, err := readEndpoint(f.state); err != nil || e.Token != "other" {
+			t.Fatalf("the file has %+v, %v", e, err)
+		}
+		if f.leave(a); !exists(f.state) {
+			t.Error("the other's file is gone")
+		}
+		f.connect("claude-code")
+		time.Sleep(maxAge) // the other has ended
+		synctest.Wait()
+		if e, err := readEndpoint(f.state); err != nil || e.Token != f.token {
+			t.Errorf("the file has %+v, %v", e, err)
+		}
+		other.place(t, f.state)
+		f.close()
+		if !exists(f.state) {
+			t.Error("Close removes the other's file")
+		}
+	})
+}
+
+func TestEndpointFile(t *testing.T) {
+	needPeers(t)
+	b := newBackend()
+	cfg := config(t, b)
+	path := (&Server{cfg: cfg}).statePath()
+	token := func(s *Server, err error) string {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Close(t.Context())
+		return s.token
+	}
+	for name, text := range map[string]string{
+		"no JSON": "x", "empty": "", "no token": `{"port":1}`, "no port": `{"token":"x"}`,
+		"odd port": `{"port":70000,"token":"x"}`,
+	} {
+		endpoint{}.place(t, path)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := token(New(cfg)); got == "" || got == "x" {
+			t.Errorf("%s: the token is %q", name, got)
+		}
+	}
+	e := endpoint{Port: freePort(t), Token: "chosen"}
+	e.place(t, path)
+	if got := token(New(cfg)); got != "chosen" {
+		t.Errorf("the token is %q", got)
+	}
+	elsewhere := cfg
+	elsewhere.Roots = []string{"/elsewhere"}
+	e.place(t, path)
+	if token(New(elsewhere)) == "chosen" {
+		t.Error("two folders share a token")
+	}
+	// Others can write to the directory, so anybody can have chosen the token.
+	if err := systest.Share(cfg.State); err != nil {
+		t.Fatal(err)
+	}
+	if token(New(cfg)) == "chosen" {
+		t.Error("the token is of a directory that others can write to")
+	}
+}
+
+// Another user can have had the port for a moment before a killed companion started again,
+// and received the token there.
+func TestOldTokenIsForThisUserOnly(t *testing.T) {
+	needPeers(t)
+	cfg := config(t, newBackend())
+	e := endpoint{Port: freePort(t), Token: "old"}
+	e.place(t, (&Server{cfg: cfg}).statePath())
+	s, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Serve()
+	defer s.Close(t.Context())
+	for uid, want := range map[int]int{os.Getuid(): http.StatusSwitchingProtocols, 12345: http.StatusForbidden} {
+		var conn net.Conn
+		if err := systest.AsUser(t, uid, func() (err error) {
+			conn, err = net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", e.Port))
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		ws, res, err := websocket.Dial(t.Context(), "ws://127.0.0.1/", &websocket.DialOptions{
+			HTTPHeader: http.Header{tokenHeader: {"old"}},
+			HTTPClient: &http.Client{Transport: &http.Transport{
+				DialContext: func(context.Context, string, string) (net.Conn, error) { return conn, nil },
+			}},
+		})
+		if res == nil || res.StatusCode != want {
+			t.Errorf("user %d: %v, %v; want %d", uid, res, err, want)
+		}
+		if ws != nil {
+			ws.CloseNow()
+		}
+		conn.Close()
+	}
+}

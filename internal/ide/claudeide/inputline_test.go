@@ -1,0 +1,12 @@
+package claudeide
+
+import (
+	"testing"
+
+	"pollux/internal/inputline/inputlinetest"
+)
+
+func TestInputLine(t *testing.T) {
+	inputlinetest.Check(t, "claude", ClaudeInputLine)
+	inputlinetest.Check(t, "opencode", OpencodeInputLine)
+}

@@ -1,0 +1,151 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"pollux/internal/editor"
+)
+
+// A Tool is a row of the table of an agent's tools.
+type Tool struct {
+	Name, Description string
+	// Schema is the JSON schema of the arguments.
+	Schema string
+	// Run runs a call when all earlier calls have taken effect, and returns the texts of the
+	// result. An error becomes a result with isError. After the error [ErrLater] the call has
+	// taken effect, and [Call.Answer] answers it. The context ends when the agent cancels the
+	// call, and with the session.
+	Run func(ctx context.Context, c *Call) ([]string, error)
+	// Concurrent lets calls run when they arrive, at the same time as others. Such a tool does not
+	// affect other calls, and does not return ErrLater.
+	Concurrent bool
+}
+
+// ErrLater is the error of [Tool.Run] for a call that is answered later.
+var ErrLater = errors.New("the call is answered later")
+
+var (
+	// ErrUndelivered reports that the session ended before the agent had a message.
+	ErrUndelivered  = errors.New("the agent ended before it received the message")
+	errNotConnected = errors.New("not connected: send notifications/initialized first")
+	errTooMuch      = errors.New("too many calls wait: wait for the answers to some of them")
+)
+
+// A Call is a request that has not been answered.
+type Call struct {
+	// Args are the arguments of the tool, as JSON. [Tool.Run] has them until it returns.
+	Args json.RawMessage
+
+	session *Session
+	id      json.RawMessage
+	ctx     context.Context
+	cancel  context.CancelFunc
+	put     func(*outgoing) // gives the answer to the transport
+
+	// Guarded by the session's mu:
+	canceled   bool   // the agent has canceled the call
+	later      bool   // the call has taken effect, and waits for its answer
+	onCanceled func() // may be nil
+}
+
+// DecodeArgs decodes arguments into the struct that v points to, whose fields are zero.
+func DecodeArgs(args json.RawMessage, v any) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if err := editor.Decode(args, v); err != nil {
+		return fmt.Errorf("the arguments do not fit: %w", err)
+	}
+	return nil
+}
+
+// OnCanceled sets what runs when the agent cancels the call before it is answered. f runs like a
+// call, when all messages before the cancellation have taken effect, and answers the call.
+func (c *Call) OnCanceled(f func()) {
+	c.session.mu.Lock()
+	defer c.session.mu.Unlock()
+	c.onCanceled = f
+}
+
+// A toolResult is the result of a call of a tool.
+type toolResult struct {
+	Content []textBlock `json:"content"`
+	IsError bool        `json:"isError,omitempty"`
+}
+
+type textBlock struct {
+	Type string `json:"type"`
+	Text string `json:"text"`
+}
+
+// Answer answers the call with texts, or with an error. It returns at once. Calls after the first
+// have no effect. written is called once, on another goroutine: with nil when the agent has the
+// answer, with an error if the session ended before that; it may be nil.
+func (c *Call) Answer(texts []string, err error, written func(error)) {
+	res := toolResult{Content: []textBlock{}}
+	if err != nil {
+		res.IsError, texts = true, []string{err.Error()}
+	}
+	size := 0
+	for _, text := range texts {
+		res.Content = append(res.Content, textBlock{"text", text})
+		size += len(text)
+	}
+	c.reply(response{Version: "2.0", ID: c.id, Result: res}, size, written)
+}
+
+// reply answers the request, unless it has been answered.
+func (c *Call) reply(res response, size int, written func(error)) {
+	s, o := c.session, &outgoing{message: res, size: size, answer: true, written: written}
+	s.mu.Lock()
+	ok := s.calls[string(c.id)] == c
+	if ok {
+		delete(s.calls, string(c.id))
+		c.onCanceled = nil
+		ok = s.acceptLocked(o)
+	}
+	s.mu.Unlock()
+	c.cancel()
+	if ok {
+		c.put(o)
+	} else if written != nil {
+		go written(ErrUndelivered)
+	}
+}
+
+func (c *Call) succeed(result any) {
+	c.reply(response{Version: "2.0", ID: c.id, Result: result}, 0, nil)
+}
+
+func (c *Call) fail(code int64, text string) { c.reply(failure(c.id, code, text), 0, nil) }
+
+// run runs the call of a tool.
+func (c *Call) run(tool *Tool) {
+	texts, err := tool.Run(c.ctx, c)
+	c.Args = nil // the answer may take hours
+	if err != ErrLater {
+		c.Answer(texts, err, nil)
+		return
+	}
+	c.session.mu.Lock()
+	defer c.session.mu.Unlock()
+	c.later = true
+	c.session.idleLocked()
+}
+
+const methodCall = "tools/call"
+
+// methods are the methods of requests.
+var methods = map[string]func(*Session, *Call, message){
+	"initialize": (*Session).initialize,
+	"ping":       func(_ *Session, c *Call, _ message) { c.succeed(struct{}{}) },
+	"tools/list": (*Session).listTools,
+	methodCall:   (*Session).callTool,
+}
+
+// ProtocolVersions are the versions of MCP in which an agent connects before it calls a tool, the
+// newest first.
+var ProtocolVersions = []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}

@@ -1,0 +1,610 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"pollux/internal/companion"
+	"pollux/internal/editor"
+	"pollux/internal/outbox"
+	"pollux/internal/termtext"
+)
+
+// The limits of a session. A single message of any size finds room in a queue that is not full.
+const (
+	// maxCalls bounds the calls that have not been answered.
+	maxCalls = 1024
+	// maxWaiting bounds the arguments of calls that wait for their turn, in bytes.
+	maxWaiting = 256 << 20
+	// maxOutbox and maxOutboxSize bound the messages that wait to be written, in messages and in
+	// bytes. The session of an agent that exceeds them ends.
+	maxOutbox     = 4096
+	maxOutboxSize = 256 << 20
+)
+
+// A Dialect is what an agent's package adds to a session. Only Self must be set.
+type Dialect struct {
+	// Self is the session as the companion receives it. It embeds the [Session].
+	Self  companion.Session
+	Tools []Tool
+	// Received is called for each request and notification when it arrives. The params of a
+	// call of a tool are nil. It returns soon.
+	Received func(method string, params json.RawMessage)
+	// Connected is called after [Backend.Connect]. It returns soon.
+	Connected func()
+	// StreamOpened is called when an agent has opened an event stream with a request, and before
+	// that carries a message. It returns soon.
+	StreamOpened func(r *http.Request)
+}
+
+// A Session is the server's side of MCP with one agent. An agent's package embeds it in its
+// [companion.Session].
+type Session struct {
+	// Ctx ends with the session.
+	Ctx context.Context
+
+	server  *Server
+	dialect Dialect
+	since   time.Time
+	cancel  context.CancelFunc
+	queue   *outbox.Queue[job] // what has not taken effect, in the order of arrival
+	out     *outbox.Outbox[*outgoing]
+
+	mu        sync.Mutex
+	client    *client // nil until initialize
+	greeted   bool    // notifications/initialized has arrived
+	connected bool    // the companion has the session
+	mute      bool    // there is no stream for messages other than answers
+	ended     bool    // Go starts nothing any more
+	over      bool    // nothing can be written any more
+	calls     map[string]*Call
+	asked     int                  // the number of requests to the agent
+	answers   map[int]chan message // of the requests that the agent has not answered, by ID
+	unwritten map[*outgoing]bool
+	idle      chan struct{}  // closed when no answer is left to write; nil unless flush waits
+	tasks     sync.WaitGroup // added to under mu while the session has not ended
+}
+
+// A client is what an agent says about itself.
+type client struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	// roots is set if the agent can name its folders.
+	roots bool
+}
+
+// A job takes effect in order.
+type job struct {
+	size int // in bytes
+	run  func()
+}
+
+// NewSession returns a session, unless there are too many. The caller calls [Session.Serve] or
+// [Session.Discard].
+func (srv *Server) NewSession(d Dialect) (*Session, error) {
+	s := &Session{
+		server: srv, dialect: d, since: time.Now(), calls: make(map[string]*Call),
+		answers: make(map[int]chan message), unwritten: make(map[*outgoing]bool),
+		queue: outbox.NewQueue(outbox.Limits[job]{Bytes: maxWaiting, Size: func(j job) int { return j.size }}),
+	}
+	s.Ctx, s.cancel = context.WithCancel(context.Background())
+	if err := srv.add(s); err != nil {
+		s.cancel()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Discard ends a session that was not served.
+func (s *Session) Discard() {
+	s.End()
+	s.server.remove(s)
+}
+
+// End ends the session. It does not wait.
+func (s *Session) End() { s.cancel() }
+
+// start starts the session's goroutines. write writes a message for the agent; it must end soon
+// after its context does. After an error the session ends.
+func (s *Session) start(write func(context.Context, *outgoing) error) {
+	onPanic := s.server.cfg.OnPanic
+	s.out = outbox.New(outbox.Limits[*outgoing]{
+		Items: maxOutbox, Bytes: maxOutboxSize, Size: func(o *outgoing) int { return o.size },
+	}, func(ctx context.Context, o *outgoing) {
+		defer onPanic.Report()
+		err := write(ctx, o)
+		if err != nil {
+			s.End()
+		}
+		s.wrote(o, err)
+	}, s.End)
+	s.Go(s.work)
+}
+
+// wait waits until the session has ended, and takes it from the companion.
+func (s *Session) wait() {
+	<-s.Ctx.Done()
+	s.mu.Lock()
+	s.ended = true
+	s.mu.Unlock()
+	s.tasks.Wait() // the companion has the session until the last call has returned
+	s.out.Close()
+	if s.isConnected() {
+		s.server.cfg.Log.Info("an agent has disconnected", "transport", s.dialect.Self.Transport())
+		s.server.cfg.Backend.Disconnect(s.dialect.Self)
+	}
+	s.mu.Lock()
+	s.over = true
+	left := s.unwritten
+	s.unwritten = nil
+	s.idleLocked()
+	s.mu.Unlock()
+	for o := range left {
+		if o.written != nil {
+			o.written(ErrUndelivered)
+		}
+	}
+	s.server.remove(s)
+}
+
+// Go runs f on another goroutine, unless the session has ended. f returns soon after Ctx ends.
+func (s *Session) Go(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return
+	}
+	s.tasks.Go(func() {
+		defer s.server.cfg.OnPanic.Report()
+		f()
+	})
+}
+
+// work runs the queue.
+func (s *Session) work() {
+	for {
+		for s.Ctx.Err() == nil {
+			j, ok := s.queue.Take()
+			if !ok {
+				break
+			}
+			j.run()
+		}
+		select {
+		case <-s.queue.Ready():
+		case <-s.Ctx.Done():
+			return
+		}
+	}
+}
+
+// receive handles a message of the agent. put gives the answer to a request to the transport. It
+// reports false, and does nothing, for a request whose ID is in use.
+func (s *Session) receive(m message, put func(*outgoing)) bool {
+	var c *Call
+	if m.isRequest() {
+		c = &Call{Args: m.call.Args, session: s, id: slices.Clone(m.ID), put: put}
+		c.ctx, c.cancel = context.WithCancel(s.Ctx)
+		s.mu.Lock()
+		twice := s.calls[string(c.id)] != nil
+		if !twice {
+			s.calls[string(c.id)] = c
+		}
+		s.mu.Unlock()
+		if twice {
+			c.cancel()
+			return false
+		}
+	}
+	if s.dialect.Received != nil && m.Method != "" {
+		s.dialect.Received(m.Method, m.Params)
+	}
+	switch {
+	case c != nil:
+		s.dispatch(c, m)
+	case m.Method == "":
+		s.answered(m)
+	case m.Method == "notifications/initialized":
+		s.greet()
+	case m.Method == "notifications/cancelled":
+		var p struct {
+			ID json.RawMessage `json:"requestId"`
+		}
+		if editor.Decode(m.Params, &p) == nil {
+			s.cancelCall(p.ID)
+		}
+	}
+	return true
+}
+
+// dispatch starts to serve a request.
+func (s *Session) dispatch(c *Call, m message) {
+	serve := methods[m.Method]
+	switch {
+	case serve == nil:
+		c.fail(codeNoMethod, fmt.Sprintf("method %.80q not found", m.Method))
+	case !s.initialized() && m.Method != "initialize" && m.Method != "ping":
+		c.fail(codeInvalidRequest, "send initialize first")
+	default:
+		serve(s, c, m)
+	}
+}
+
+func (s *Session) isConnected() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.connected
+}
+
+func (s *Session) initialized() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.client != nil
+}
+
+// initialize serves the method with this name.
+func (s *Session) initialize(c *Call, m message) {
+	var p struct {
+		Version      string `json:"protocolVersion"`
+		Client       client `json:"clientInfo"`
+		Capabilities struct {
+			Roots json.RawMessage `json:"roots"`
+		} `json:"capabilities"`
+	}
+	if err := editor.Decode(m.Params, &p); err != nil {
+		c.fail(codeInvalidParams, "the parameters of initialize do not fit: "+err.Error())
+		return
+	}
+	p.Client.roots = p.Capabilities.Roots != nil && string(p.Capabilities.Roots) != "null"
+	s.mu.Lock()
+	if s.client == nil {
+		s.client = &p.Client
+	}
+	s.mu.Unlock()
+	if !slices.Contains(ProtocolVersions, p.Version) {
+		p.Version = ProtocolVersions[0]
+	}
+	res := initializeResult{Version: p.Version, Server: serverInfo{"pollux", s.server.cfg.Title, s.server.cfg.Version}}
+	if f := s.server.cfg.Experimental; f != nil {
+		res.Capabilities.Experimental = f()
+	}
+	c.succeed(res)
+}
+
+type initializeResult struct {
+	Version      string `json:"protocolVersion"`
+	Capabilities struct {
+		Experimental map[string]any `json:"experimental,omitempty"`
+		Tools        struct{}       `json:"tools"`
+	} `json:"capabilities"`
+	Server serverInfo `json:"serverInfo"`
+}
+
+type serverInfo struct {
+	Name    string `json:"name"`
+	Title   string `json:"title,omitempty"`
+	Version string `json:"version"`
+}
+
+// listTools serves tools/list.
+func (s *Session) listTools(c *Call, _ message) {
+	type tool struct {
+		Name        string          `json:"name"`
+		Description string          `json:"description"`
+		Schema      json.RawMessage `json:"inputSchema"`
+	}
+	var list struct {
+		Tools []tool `json:"tools"`
+	}
+	for _, t := range s.dialect.Tools {
+		list.Tools = append(list.Tools, tool{t.Name, t.Description, json.RawMessage(t.Schema)})
+	}
+	c.succeed(list)
+}
+
+// callTool serves tools/call.
+func (s *Session) callTool(c *Call, m message) {
+	i := slices.IndexFunc(s.dialect.Tools, func(t Tool) bool { return t.Name == m.call.Name })
+	if i < 0 {
+		c.fail(codeInvalidParams, fmt.Sprintf("unknown tool %.80q", m.call.Name))
+		return
+	}
+	s.mu.Lock()
+	tooMany := len(s.calls) > maxCalls
+	s.mu.Unlock()
+	tool := &s.dialect.Tools[i]
+	switch {
+	case tooMany:
+		c.Answer(nil, errTooMuch, nil)
+	case tool.Concurrent:
+		s.Go(func() { c.run(tool) })
+	default:
+		inTurn := func() {
+			if s.isConnected() {
+				c.run(tool)
+			} else {
+				c.Answer(nil, errNotConnected, nil)
+			}
+		}
+		if !s.queue.Put(job{len(c.Args), inTurn}) {
+			c.Answer(nil, errTooMuch, nil)
+		}
+	}
+}
+
+// greet handles notifications/initialized: the companion has the session when it returns.
+func (s *Session) greet() {
+	s.mu.Lock()
+	first := s.client != nil && !s.greeted && !s.ended
+	if first {
+		s.greeted = true
+		s.tasks.Add(1) // so that Disconnect comes after Connect
+	}
+	s.mu.Unlock()
+	if !first {
+		return
+	}
+	greeted := make(chan struct{})
+	go func() { // a panic ends the process: an HTTP server would recover from it
+		defer close(greeted)
+		defer s.tasks.Done()
+		defer s.server.cfg.OnPanic.Report()
+		s.connect()
+	}()
+	<-greeted
+}
+
+func (s *Session) connect() {
+	name, version := s.dialect.Self.Client()
+	s.server.cfg.Log.Info("an agent connected", "client", name, "version", version, "transport", s.dialect.Self.Transport())
+	s.server.cfg.Backend.Connect(s.dialect.Self)
+	s.mu.Lock()
+	s.connected = true
+	s.mu.Unlock()
+	if s.dialect.Connected != nil {
+		s.dialect.Connected()
+	}
+}
+
+// cancelCall cancels the call with that ID.
+func (s *Session) cancelCall(id json.RawMessage) {
+	s.mu.Lock()
+	c := s.calls[string(id)]
+	first := c != nil && !c.canceled
+	if first {
+		c.canceled = true
+	}
+	s.mu.Unlock()
+	if !first {
+		return
+	}
+	c.cancel()
+	s.enqueue(func() {
+		s.mu.Lock()
+		f := c.onCanceled
+		s.mu.Unlock()
+		if f != nil {
+			f()
+		}
+	})
+}
+
+// enqueue runs f when all earlier messages have taken effect. It ends a session in which too much
+// waits.
+func (s *Session) enqueue(f func()) {
+	if !s.queue.Put(job{run: f}) {
+		s.End()
+	}
+}
+
+// Send sends a notification, and returns when it is written. The params may be encoded already, as
+// a [json.RawMessage].
+func (s *Session) Send(ctx context.Context, method string, params any) error {
+	written := make(chan error, 1)
+	m := request{Version: "2.0", Method: method, Params: params}
+	s.send(&outgoing{message: m, written: func(err error) { written <- err }}, s.toOutbox)
+	select {
+	case err := <-written:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-s.Ctx.Done():
+		return ErrUndelivered
+	}
+}
+
+// Notify queues a notification whose params have about size bytes as JSON. written is that of
+// [Call.Answer].
+func (s *Session) Notify(method string, params any, size int, written func(error)) {
+	m := request{Version: "2.0", Method: method, Params: params}
+	s.send(&outgoing{message: m, size: size, kept: true, written: written}, s.toOutbox)
+}
+
+// NotifyLatest queues a notification of a state. When it can be written, params returns the state
+// for the stream with that number, or nil if nothing is to be written; it may be called again if the
+// stream breaks.
+func (s *Session) NotifyLatest(method string, params func(stream int) any) {
+	s.send(&outgoing{message: request{Version: "2.0", Method: method}, latest: params}, s.toOutbox)
+}
+
+// Roots asks the agent for the URIs of its folders. It returns none if the agent cannot name them.
+func (s *Session) Roots(ctx context.Context) (uris []string, err error) {
+	if !s.clientInfo().roots {
+		return nil, nil
+	}
+	answer := make(chan message, 1)
+	s.mu.Lock()
+	s.asked++
+	id := s.asked
+	s.answers[id] = answer
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.answers, id)
+	}()
+	s.send(&outgoing{message: request{Version: "2.0", ID: id, Method: "roots/list"}}, s.toOutbox)
+	var m message
+	select {
+	case m = <-answer:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-s.Ctx.Done():
+		return nil, ErrUndelivered
+	}
+	if m.Error != nil {
+		return nil, m.Error
+	}
+	var list struct {
+		Roots []struct {
+			URI string `json:"uri"`
+		} `json:"roots"`
+	}
+	if err := editor.Decode(m.Result, &list); err != nil {
+		return nil, err
+	}
+	for _, root := range list.Roots {
+		uris = append(uris, root.URI)
+	}
+	return uris, nil
+}
+
+// answered handles the answer to a request to the agent.
+func (s *Session) answered(m message) {
+	id, err := strconv.Atoi(string(m.ID))
+	s.mu.Lock()
+	answer := s.answers[id]
+	delete(s.answers, id)
+	s.mu.Unlock()
+	if err == nil && answer != nil {
+		answer <- m
+	}
+}
+
+// send queues a message with put.
+func (s *Session) send(o *outgoing, put func(*outgoing)) {
+	s.mu.Lock()
+	ok := s.acceptLocked(o)
+	s.mu.Unlock()
+	if ok {
+		put(o)
+	} else if o.written != nil {
+		go o.written(ErrUndelivered)
+	}
+}
+
+// acceptLocked counts a message as one to be written, unless nothing can be written any more.
+func (s *Session) acceptLocked(o *outgoing) bool {
+	if !s.over {
+		s.unwritten[o] = true
+	}
+	return !s.over
+}
+
+// toOutbox puts a message into the outbox. What that drops is reported when the session ends.
+func (s *Session) toOutbox(o *outgoing) { s.out.Put(o) }
+
+// wrote reports that a message was written, or could not be.
+func (s *Session) wrote(o *outgoing, err error) {
+	s.mu.Lock()
+	left := s.unwritten[o]
+	delete(s.unwritten, o)
+	s.idleLocked()
+	s.mu.Unlock()
+	if left && o.written != nil {
+		o.written(err)
+	}
+}
+
+// flush waits until the agent has the answers to its calls that do not wait for the user, and the
+// notifications of [Session.Notify] that can be written now, for as long as ctx allows.
+func (s *Session) flush(ctx context.Context) {
+	s.mu.Lock()
+	if !s.answeringLocked() {
+		s.mu.Unlock()
+		return
+	}
+	if s.idle == nil {
+		s.idle = make(chan struct{})
+	}
+	idle := s.idle
+	s.mu.Unlock()
+	select {
+	case <-idle:
+	case <-s.Ctx.Done():
+	case <-ctx.Done():
+	}
+}
+
+// answeringLocked reports whether a message has not been written that flush waits for.
+func (s *Session) answeringLocked() bool {
+	for o := range s.unwritten {
+		if o.answer || o.kept && !s.mute {
+			return true
+		}
+	}
+	for _, c := range s.calls {
+		if !c.later {
+			return true
+		}
+	}
+	return false
+}
+
+// Muted reports whether a notification would wait for the next event stream.
+func (s *Session) Muted() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mute
+}
+
+// setMute sets whether there is no stream for messages other than answers.
+func (s *Session) setMute(mute bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mute = mute
+	s.idleLocked()
+}
+
+func (s *Session) idleLocked() {
+	if s.idle != nil && !s.answeringLocked() {
+		close(s.idle)
+		s.idle = nil
+	}
+}
+
+// MaxName bounds a name and a version, in bytes.
+const MaxName = 64
+
+// ClientInfo returns the name and the version that the agent sends; both are empty before it has.
+func (s *Session) ClientInfo() (name, version string) {
+	info := s.clientInfo()
+	return info.Name, info.Version
+}
+
+// Client implements [companion.Session].
+func (s *Session) Client() (name, version string) {
+	info := s.clientInfo()
+	if name = s.server.cfg.Names[info.Name]; name == "" {
+		name = termtext.Line(info.Name, MaxName)
+	}
+	return name, termtext.Line(info.Version, MaxName)
+}
+
+func (s *Session) clientInfo() client {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.client == nil {
+		return client{}
+	}
+	return *s.client
+}
+
+// Since implements [companion.Session].
+func (s *Session) Since() time.Time { return s.since }
