@@ -51,7 +51,7 @@ var allowed = map[string][]string{
 	"pollux/internal/doctor":                    {"editor", "lazy", "npm", "paths", "sys", "termtext"},
 	"pollux/internal/editor":                    {"jsonl", "outbox", "paths", "sys", "termtext"},
 	"pollux/internal/ide/geminiide/checks":      {"doctor", "ide/geminiide", "ide/geminiide/client", "sys"},
-	"pollux/editors/editortest":                 {},
+	"pollux/editors/editortest":                 {"sys"},
 	"pollux/internal/gate":                      {"sys"},
 	"pollux/internal/git":                       {"sys"},
 	"pollux/internal/hostile":                   {},

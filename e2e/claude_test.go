@@ -40,9 +40,12 @@ func (s screen) see(text string) {
 	}
 }
 
-// ask types a line, and sends it when the program has shown it.
+// ask types a line, and sends it when the program has shown it. Before the program reads
+// single keys, the terminal would show them, and the program would take the whole line for
+// a pasted one.
 func (s screen) ask(line string) {
 	s.w.t.Helper()
+	waitFor(s.w.t, "a program that reads keys", s.ReadsKeys)
 	if err := s.Type(line); err != nil {
 		s.w.t.Fatal(err)
 	}

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"pollux/internal/sys"
 )
 
 // A Screen is a program in its own terminal.
@@ -51,6 +53,12 @@ func (s *Screen) tmux(args ...string) (string, error) {
 
 // Socket returns the socket of the terminal's tmux server.
 func (s *Screen) Socket() string { return s.socket }
+
+// ReadsKeys reports whether the program in the terminal reads single keys.
+func (s *Screen) ReadsKeys() bool {
+	device, err := s.tmux("display-message", "-p", "#{pane_tty}")
+	return err == nil && sys.ReadsKeys(strings.TrimSpace(device))
+}
 
 // Resize changes the size of the terminal.
 func (s *Screen) Resize(columns, lines int) error {
