@@ -27,16 +27,17 @@ var allowed = map[string][]string{
 	"pollux/e2e":                                {},
 	"pollux/editors":                            {},
 	"pollux/internal/agent":                     {"lazy", "paths", "sys", "termtext"},
-	"pollux/internal/agent/acp":                 {"jsonl"},
+	"pollux/internal/agent/acp":                 {"agent", "jsonl"},
 	"pollux/internal/agent/agents":              {"agent", "agent/gemini", "agent/oneshot", "agent/pool", "agent/queue"},
 	"pollux/internal/agent/agenttest":           {"agent", "sys", "sys/systest"},
-	"pollux/internal/agent/gemini":              {"agent", "agent/gemini/download", "agent/gemini/settings", "lazy", "npm", "paths", "sys"},
+	"pollux/internal/agent/gemini":              {"agent", "agent/acp", "agent/gemini/download", "agent/gemini/settings", "agent/program", "lazy", "paths", "sys"},
 	"pollux/internal/agent/gemini/download":     {"agent", "sys"},
 	"pollux/internal/agent/gemini/fakecli":      {},
 	"pollux/internal/fakemodel":                 {},
 	"pollux/internal/agent/gemini/settings":     {"agent", "jsontoml", "lazy", "paths", "sys"},
 	"pollux/internal/agent/oneshot":             {"agent", "sys"},
-	"pollux/internal/agent/pool":                {"agent", "agent/acp", "outbox", "sys"},
+	"pollux/internal/agent/pool":                {"agent", "outbox", "sys"},
+	"pollux/internal/agent/program":             {"agent", "lazy", "npm", "sys"},
 	"pollux/internal/agent/queue":               {"agent"},
 	"pollux/internal/agent/shared":              {"agent", "agent/queue", "jsonl", "outbox", "paths", "sys", "termtext"},
 	"pollux/internal/agent/shared/checks":       {"agent/shared", "doctor", "sys"},
@@ -100,7 +101,7 @@ var ground = []string{"gate", "git", "hunk", "inputline", "jsonl", "jsontoml", "
 
 // shared are the packages below agent and ide that name no agent; agent/agents is the
 // table of agents.
-var shared = []string{"agent", "agent/acp", "agent/oneshot", "agent/pool", "agent/queue", "agent/shared", "agent/shared/checks", "ide/asking", "ide/blocking", "ide/lockfile", "ide/mcp"}
+var shared = []string{"agent", "agent/acp", "agent/oneshot", "agent/pool", "agent/program", "agent/queue", "agent/shared", "agent/shared/checks", "ide/asking", "ide/blocking", "ide/lockfile", "ide/mcp"}
 
 // brokenRule returns the rule of docs/ARCHITECTURE.md that an import breaks, if
 // it breaks one. Both names are without pollux/internal/.

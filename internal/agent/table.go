@@ -85,11 +85,11 @@ type Agent struct {
 	// "".
 	Cause func(env Env, stderr string) string
 
-	// OneShot describes a process that answers one request.
+	// OneShot describes a process that answers one request. Its Command may be nil: then a
+	// process as Warm describes it is started for the request and ended after it.
 	OneShot OneShot
-	// ACP describes a process that serves the Agent Client Protocol. It is nil
-	// if the agent does not support the protocol.
-	ACP *ACP
+	// Warm describes a process that serves many requests.
+	Warm *Warm
 }
 
 // Find returns the program of a source and its version. It runs the program only if no
@@ -212,18 +212,25 @@ type Signs struct {
 	SearchLoop bool
 }
 
-// ACP describes how an agent serves the Agent Client Protocol.
-type ACP struct {
+// Warm describes how a process of an agent serves many requests.
+type Warm struct {
 	// Command writes the policy and other files, and returns how to start the
 	// process.
 	Command func(Launch) (Command, error)
+	// Connect starts a connection: it reads the process's output from r and writes its
+	// input to w. With files, the client serves files to the agent.
+	Connect func(r io.ReadCloser, w io.WriteCloser, files bool, client Client) Conn
+	// Single reports whether a process holds one conversation, and answers one prompt at
+	// a time. A new conversation then ends the one before.
+	Single bool
 	// Prompt changes a prompt so that the agent does not run it as a command.
 	Prompt func(text string) string
 	// Inputs lists the files that the agent reads when it starts in dir. If one
 	// of them changes, the next request starts a new process.
 	Inputs func(from Source, p Program, dir string) []string
 	// CanChange returns an error if change mode is not possible in dir, because
-	// the agent would write to the disk.
+	// the agent would write to the disk. It is nil if the agent cannot write to files
+	// that its client serves: then the answer to [Request.Prompt] has the changes.
 	CanChange func(from Source, p Program, dir string) error
 	// Tool returns the name of a tool and a summary of its arguments, from the
 	// ID and the title of a tool call.
@@ -231,9 +238,9 @@ type ACP struct {
 	// Notice reports whether a message comes from the agent and not from the
 	// model.
 	Notice func(text string) bool
-	// Usage reads the _meta field of a prompt's result. It returns the model
-	// that wrote the most, and the tokens of all models.
-	Usage func(meta json.RawMessage) (model string, tokens Tokens)
+	// Usage reads [PromptResult.Raw]. It returns the model that wrote the most, or
+	// "", and the tokens of all models.
+	Usage func(result json.RawMessage) (model string, tokens Tokens)
 	// Monitor returns a monitor for the process's standard error.
 	Monitor func(Env) Monitor
 	// Failure classifies an error response. unlinked names the credentials that

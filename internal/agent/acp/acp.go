@@ -18,70 +18,11 @@ import (
 	"strings"
 
 	"github.com/sourcegraph/jsonrpc2"
+
+	"pollux/internal/agent"
 )
 
 const version = 1
-
-// A Client receives an agent's updates and serves its files. The connection
-// calls it from one goroutine, in the order of the messages.
-type Client interface {
-	Update(Update)
-	// ReadFile and WriteFile are called only if the client offers files.
-	ReadFile(session, path string) (string, error)
-	WriteFile(session, path, text string) error
-}
-
-// An Update is something that happened in a session.
-type Update struct {
-	Session string
-	// Kind is the kind of the update, such as [MessageChunk].
-	Kind string
-	// Text is the text of a message, or of a tool's first result.
-	Text string
-	// ToolCall is the ID of a tool call. Title is its description.
-	ToolCall, Title string
-	// Status is the state of a tool call, such as [Completed].
-	Status string
-}
-
-// Kinds of updates, states of tool calls, and reasons for the end of a turn.
-const (
-	MessageChunk   = "agent_message_chunk"
-	ToolCall       = "tool_call"
-	ToolCallUpdate = "tool_call_update"
-
-	Completed = "completed"
-	Failed    = "failed"
-
-	MaxTurns  = "max_turn_requests"
-	Refusal   = "refusal"
-	Cancelled = "cancelled"
-)
-
-// A Session is a conversation and the model selected in it.
-type Session struct{ ID, Model string }
-
-// Content is a part of a prompt: a text or an image.
-type Content struct {
-	Type     string `json:"type"`
-	Text     string `json:"text,omitempty"`
-	Data     []byte `json:"data,omitempty"` // base64 on the wire
-	MIMEType string `json:"mimeType,omitempty"`
-}
-
-// A PromptResult is an agent's answer to a prompt, after its last update.
-type PromptResult struct {
-	StopReason string          `json:"stopReason"`
-	Meta       json.RawMessage `json:"_meta"`
-}
-
-// An Error is an agent's error response.
-type Error struct {
-	Code    int
-	Message string
-}
-
-func (e *Error) Error() string { return e.Message }
 
 type (
 	initialize struct {
@@ -115,8 +56,8 @@ type (
 		ModelID   string `json:"modelId"`
 	}
 	prompt struct {
-		SessionID string    `json:"sessionId"`
-		Prompt    []Content `json:"prompt"`
+		SessionID string          `json:"sessionId"`
+		Prompt    []agent.Content `json:"prompt"`
 	}
 	sessionRef struct {
 		SessionID string `json:"sessionId"`
@@ -146,61 +87,69 @@ type (
 	}
 )
 
-// A Conn is a connection to an agent. Its methods may be called from several
-// goroutines.
+// A Conn is an [agent.Conn].
 type Conn struct {
-	client Client
+	client agent.Client
 	files  bool
 	rpc    *jsonrpc2.Conn
 }
 
+// Connect is [NewConn], for [agent.Warm].
+func Connect(r io.ReadCloser, w io.WriteCloser, files bool, client agent.Client) agent.Conn {
+	return NewConn(r, w, files, client)
+}
+
 // NewConn starts a connection. It reads the agent's output from r and writes its
 // input to w. With files, the client serves files to the agent.
-func NewConn(r io.ReadCloser, w io.WriteCloser, files bool, client Client) *Conn {
+func NewConn(r io.ReadCloser, w io.WriteCloser, files bool, client agent.Client) *Conn {
 	c := &Conn{client: client, files: files}
 	c.rpc = jsonrpc2.NewConn(context.Background(), newStream(r, w), handler(c.handle), jsonrpc2.SetLogger(log.New(io.Discard, "", 0)))
 	return c
 }
 
-// Done returns a channel that is closed when the connection has ended.
+// Done implements [agent.Conn].
 func (c *Conn) Done() <-chan struct{} { return c.rpc.DisconnectNotify() }
 
-// Close ends the connection. Calls in progress return an error.
+// Close implements [agent.Conn].
 func (c *Conn) Close() error { return c.rpc.Close() }
 
-// Initialize performs the handshake.
+// Initialize implements [agent.Conn].
 func (c *Conn) Initialize(ctx context.Context) error {
 	hello := initialize{ProtocolVersion: version, ClientInfo: info{Name: "pollux", Version: "1"}}
 	hello.ClientCapabilities.FS.ReadTextFile, hello.ClientCapabilities.FS.WriteTextFile = c.files, c.files
 	return c.call(ctx, "initialize", hello, nil)
 }
 
-// NewSession starts a conversation in dir.
-func (c *Conn) NewSession(ctx context.Context, dir string) (Session, error) {
+// NewSession implements [agent.Conn].
+func (c *Conn) NewSession(ctx context.Context, dir string) (agent.Session, error) {
 	var res newSessionResult
 	err := c.call(ctx, "session/new", newSession{CWD: dir, MCPServers: []any{}}, &res)
-	return Session{ID: res.SessionID, Model: res.Models.Current}, err
+	return agent.Session{ID: res.SessionID, Model: res.Models.Current}, err
 }
 
-// SetModel selects the model of a session.
+// SetModel implements [agent.Conn].
 func (c *Conn) SetModel(ctx context.Context, session, model string) error {
 	return c.call(ctx, "session/set_model", setModel{session, model}, nil)
 }
 
-// Prompt sends a prompt and waits for the end of the turn, or of the connection. It closes
-// sent once the prompt has been sent, or could not be.
-func (c *Conn) Prompt(session string, content []Content, sent chan<- struct{}) (PromptResult, error) {
-	var res PromptResult
+// Prompt implements [agent.Conn].
+func (c *Conn) Prompt(session string, content []agent.Content, sent chan<- struct{}) (agent.PromptResult, error) {
+	var raw json.RawMessage
+	var res struct {
+		StopReason string `json:"stopReason"`
+	}
 	turn, err := c.rpc.DispatchCall(context.Background(), "session/prompt", prompt{session, content})
 	close(sent)
 	if err == nil {
-		err = turn.Wait(context.Background(), &res)
+		err = turn.Wait(context.Background(), &raw)
 	}
-	return res, responseError(err)
+	if err == nil {
+		err = json.Unmarshal(raw, &res)
+	}
+	return agent.PromptResult{StopReason: res.StopReason, Raw: raw}, responseError(err)
 }
 
-// Cancel asks the agent to end the turn of a session, once its prompt is on its way: see
-// [Conn.Prompt]. It never blocks, even if the agent does not read.
+// Cancel implements [agent.Conn].
 func (c *Conn) Cancel(session string, sent <-chan struct{}) {
 	go func() {
 		<-sent // otherwise there is nothing to cancel yet
@@ -224,13 +173,13 @@ func (c *Conn) call(ctx context.Context, method string, params, result any) erro
 	}
 }
 
-// responseError returns an error response as an [*Error].
+// responseError returns an error response as an [*agent.Refused].
 func responseError(err error) error {
 	var rpc *jsonrpc2.Error
 	if !errors.As(err, &rpc) {
 		return err
 	}
-	e := &Error{Code: int(rpc.Code), Message: rpc.Message}
+	e := &agent.Refused{Code: int(rpc.Code), Message: rpc.Message}
 	if rpc.Data != nil {
 		var data struct{ Details string }
 		if json.Unmarshal(*rpc.Data, &data) == nil && data.Details != "" {
@@ -260,7 +209,7 @@ func (c *Conn) handle(method string, params json.RawMessage) (any, error) {
 				return map[string]any{"outcome": map[string]any{"outcome": "selected", "optionId": o.ID}}, nil
 			}
 		}
-		return map[string]any{"outcome": map[string]any{"outcome": Cancelled}}, nil
+		return map[string]any{"outcome": map[string]any{"outcome": agent.StoppedCancelled}}, nil
 	}
 	var p file
 	switch {
@@ -295,19 +244,19 @@ func (p file) lines(text string) string {
 	return strings.Join(lines[from:to], "")
 }
 
-func (u update) simplify() Update {
-	s := Update{
-		Session: u.SessionID, Kind: u.Update.Kind, Status: u.Update.Status, ToolCall: u.Update.ToolCallID, Title: u.Update.Title,
+func (u update) simplify() agent.Update {
+	s := agent.Update{
+		Session: u.SessionID, Kind: agent.UpdateKind(u.Update.Kind), Status: u.Update.Status, ToolCall: u.Update.ToolCallID, Title: u.Update.Title,
 	}
 	switch s.Kind {
-	case MessageChunk:
-		var content Content
+	case agent.MessageChunk:
+		var content agent.Content
 		if json.Unmarshal(u.Update.Content, &content) == nil {
 			s.Text = content.Text
 		}
-	case ToolCall, ToolCallUpdate:
-		var parts []struct{ Content Content }
-		if s.Status == Failed && json.Unmarshal(u.Update.Content, &parts) == nil && len(parts) > 0 {
+	case agent.ToolCall, agent.ToolCallUpdate:
+		var parts []struct{ Content agent.Content }
+		if s.Status == agent.ToolFailed && json.Unmarshal(u.Update.Content, &parts) == nil && len(parts) > 0 {
 			s.Text = parts[0].Content.Text
 		}
 	}

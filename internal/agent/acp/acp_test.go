@@ -11,6 +11,7 @@ import (
 
 	"github.com/sourcegraph/jsonrpc2"
 
+	"pollux/internal/agent"
 	"pollux/internal/jsonl"
 )
 
@@ -46,7 +47,7 @@ func TestACPCancelFollowsThePrompt(t *testing.T) {
 	sent, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		c.Prompt("s", []Content{{Type: "text", Text: strings.Repeat("\x01", 1<<20)}}, sent)
+		c.Prompt("s", []agent.Content{{Type: "text", Text: strings.Repeat("\x01", 1<<20)}}, sent)
 	}()
 	c.Cancel("s", sent)
 	messages := json.NewDecoder(in)

@@ -27,7 +27,7 @@ func Open(row *agent.Agent, opts agent.Options) (*queue.Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	if opts.Kind == agent.Spawned || row.ACP == nil {
+	if row.OneShot.Command != nil && (opts.Kind == agent.Spawned || row.Warm == nil) {
 		return queue.New(row, once), nil
 	}
 	return queue.New(row, pool.New(row, opts, once, once.TempDir())), nil

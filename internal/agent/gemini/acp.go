@@ -20,30 +20,32 @@ func toolCall(id, title string) (name, summary string) {
 }
 
 // usage reads the quota in the _meta field of a prompt's result.
-func usage(meta json.RawMessage) (model string, tokens agent.Tokens) {
+func usage(result json.RawMessage) (model string, tokens agent.Tokens) {
 	type count struct {
 		Input  int `json:"input_tokens"`
 		Output int `json:"output_tokens"`
 	}
 	var m struct {
-		Quota struct {
-			Count  count `json:"token_count"`
-			Models []struct {
-				Model string `json:"model"`
-				Count count  `json:"token_count"`
-			} `json:"model_usage"`
-		} `json:"quota"`
+		Meta struct {
+			Quota struct {
+				Count  count `json:"token_count"`
+				Models []struct {
+					Model string `json:"model"`
+					Count count  `json:"token_count"`
+				} `json:"model_usage"`
+			} `json:"quota"`
+		} `json:"_meta"`
 	}
-	if json.Unmarshal(meta, &m) != nil {
+	if json.Unmarshal(result, &m) != nil {
 		return "", agent.Tokens{}
 	}
 	most := -1
-	for _, u := range m.Quota.Models {
+	for _, u := range m.Meta.Quota.Models {
 		if u.Count.Output > most {
 			model, most = u.Model, u.Count.Output
 		}
 	}
-	in, out := m.Quota.Count.Input, m.Quota.Count.Output
+	in, out := m.Meta.Quota.Count.Input, m.Meta.Quota.Count.Output
 	return model, agent.Tokens{Input: in, Output: out, Total: in + out}
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"pollux/internal/agent"
+	"pollux/internal/agent/acp"
 	"pollux/internal/sys"
 )
 
@@ -49,8 +50,8 @@ var row = &agent.Agent{
 		Monitor: func(env agent.Env) agent.Monitor { return &monitor{env: env} },
 		Failure: classify,
 	},
-	ACP: &agent.ACP{
-		Command: acpCommand, Prompt: plainStart, Inputs: inputs, CanChange: canChange,
+	Warm: &agent.Warm{
+		Command: acpCommand, Connect: acp.Connect, Prompt: plainStart, Inputs: inputs, CanChange: canChange,
 		Tool: toolCall, Notice: isNotice, Usage: usage,
 		Monitor: func(env agent.Env) agent.Monitor { return &monitor{acp: true, env: env} },
 		Failure: classifyRPC,

@@ -104,7 +104,7 @@ func TestFilesOfASource(t *testing.T) {
 		t.Fatal(err)
 	}
 	tmp := t.TempDir()
-	command, err := row.ACP.Command(agent.Launch{Dir: path("work"), TempDir: tmp, Change: true, Env: from.Env})
+	command, err := row.Warm.Command(agent.Launch{Dir: path("work"), TempDir: tmp, Change: true, Env: from.Env})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func TestPrivateHomeWithoutLinks(t *testing.T) {
 // A CLI without credentials, because they could not be linked, explains what to
 // do.
 func TestWarmWithoutCredentials(t *testing.T) {
-	failure := Agent().ACP.Failure
+	failure := Agent().Warm.Failure
 	refused := func(unlinked ...string) error { return failure(nil, -32000, "Authentication required.", unlinked) }
 	agenttest.WantKind(t, refused(), agent.Auth, "Authentication required")
 	agenttest.WantKind(t, refused(".env", "oauth_creds.json"), agent.Unlinked,
@@ -162,14 +162,8 @@ func TestWarmWithoutCredentials(t *testing.T) {
 	agenttest.WantKind(t, failure(nil, 429, "slow down", nil), agent.QuotaMinute)
 }
 
-// A CLI that takes too long to print its version is not called too old, and is
-// stopped.
+// A CLI that takes too long to print its version is not called too old.
 func TestLateVersion(t *testing.T) {
-	agenttest.Isolate(t, "pollux*")
-	cli := agenttest.WriteProgram(t, t.TempDir(), "gemini", "echo 0.50.1; sleep 3600 & wait", "echo 0.50.1\n:wait\ngoto wait")
-	if version, late := askVersion(t.Context(), nil, agent.Program{Argv: []string{cli}}, 50*time.Millisecond); version != "" || !late {
-		t.Errorf("got %q, %v", version, late)
-	}
 	err := ReadOnly(agent.Source{}, agent.Program{Path: "/bin/gemini", Late: true})
 	agenttest.WantKind(t, err, agent.NoVersion, "/bin/gemini --version took longer than 15s")
 }

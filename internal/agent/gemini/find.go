@@ -3,16 +3,11 @@ package gemini
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"os"
-	"path/filepath"
-	"time"
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/gemini/download"
-	"pollux/internal/lazy"
-	"pollux/internal/npm"
-	"pollux/internal/sys"
+	"pollux/internal/agent/program"
 )
 
 // The first release that accepts an administrator's policy on the command line.
@@ -34,82 +29,22 @@ func locate(from agent.Source) (agent.Program, error) {
 	if err != nil {
 		return agent.Program{}, fault(agent.NotInstalled, tidy(from.Env, err.Error()))
 	}
-	if path, err = filepath.Abs(path); err != nil {
-		return agent.Program{}, fault(agent.NotInstalled, err.Error())
-	}
-	// npm's batch file on Windows starts Node.js with the CLI's script.
-	argv, err := sys.Direct(path, from.Env.LookPath)
+	p, err := program.At(from, path, download.Package)
 	if err != nil {
 		return agent.Program{}, fault(agent.NotInstalled, tidy(from.Env, err.Error()))
 	}
-	c := agent.Program{Path: path, Argv: argv}
-	script := argv[len(argv)-1]
-	if _, err := os.Stat(script); err != nil {
-		return agent.Program{}, fault(agent.NotInstalled, err.Error())
-	}
-	c.Version = npm.Version(script, download.Package)
-	return c, nil
+	return p, nil
 }
 
 // version learns the version of a CLI outside of a package: it runs the CLI.
 func version(ctx context.Context, from agent.Source, c agent.Program) (agent.Program, error) {
-	c.Version, c.Late = askVersion(ctx, from.Env, c, versionTimeout)
-	if c.Version == "" && ctx.Err() != nil {
-		return agent.Program{}, context.Cause(ctx)
-	}
-	return c, nil
-}
-
-var versionNumber = lazy.Regexp(`\d+\.\d+\.\d+\S*`)
-
-// versionTimeout limits how long a CLI may take to print its version.
-const versionTimeout = 15 * time.Second
-
-// askVersion runs a CLI with --version, which takes seconds. The version is
-// empty if the CLI prints none. late reports whether it did not end in time.
-func askVersion(ctx context.Context, env agent.Env, c agent.Program, timeout time.Duration) (version string, late bool) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	out, err := os.CreateTemp("", "pollux-version-")
-	if err != nil {
-		return "", false
-	}
-	defer os.Remove(out.Name())
-	defer out.Close() // Windows does not remove open files
-	cmd, err := agent.Command{Args: []string{"--version"}, Env: childEnv(env, os.TempDir())}.Cmd(c, "")
-	if err != nil {
-		return "", false
-	}
-	cmd.Stdout = out
-	child, err := sys.StartChild(cmd)
-	if err != nil {
-		return "", false
-	}
-	select {
-	case <-child.Done():
-	case <-ctx.Done():
-		child.Stop(0)
-		return "", true
-	}
-	text, err := sys.ReadFile(out.Name(), 1<<20)
-	if err != nil || child.ExitCode() != 0 {
-		return "", false
-	}
-	return versionNumber().FindString(string(text)), false
+	return program.AskVersion(ctx, c, childEnv(from.Env, os.TempDir()))
 }
 
 // ReadOnly returns an error for a CLI that cannot be enforced read-only.
 func ReadOnly(_ agent.Source, c agent.Program) error {
-	major, minor, ok := c.Number()
-	switch {
-	case c.Late:
-		return fault(agent.NoVersion, fmt.Sprintf("%s --version took longer than %s", c.Path, versionTimeout))
-	case !ok && c.Version == "":
-		return fault(agent.NoVersion, c.Path+" --version failed, or printed no version")
-	case !ok:
-		return fault(agent.NoVersion, fmt.Sprintf("it reports %q", agent.Shorten(c.Version, 60)))
-	case before(major, minor, minMajor, minMinor):
-		return fault(agent.TooOld, c.Version)
+	if kind, message := program.CheckVersion(c, minMajor, minMinor); kind != "" {
+		return fault(kind, message)
 	}
 	return checkSystemPolicies(systemPolicies())
 }

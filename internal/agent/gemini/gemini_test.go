@@ -25,10 +25,10 @@ func TestEnvironment(t *testing.T) {
 	}, tmp)
 	want := []string{
 		"CLOUDSDK_X=1", "GEMINI_API_KEY=k", "GOOGLE_CLOUD_PROJECT=p", "Google_Api_Key=g", "HOME=/h", "LC_ALL=C", "NODE_EXTRA_CA_CERTS=c", "Path=C:\\x", "https_proxy=p",
-		"NO_COLOR=1", "FORCE_COLOR=0", "TERM=dumb", "GEMINI_CLI_NO_RELAUNCH=true", "NODE_OPTIONS=--max-old-space-size=8192", "NO_BROWSER=true", "TMPDIR=" + tmp,
+		"NO_COLOR=1", "FORCE_COLOR=0", "TERM=dumb", "NO_BROWSER=true", "TMPDIR=" + tmp, "GEMINI_CLI_NO_RELAUNCH=true", "NODE_OPTIONS=--max-old-space-size=8192",
 	}
 	if runtime.GOOS == "windows" {
-		want = append(want, "TMP="+tmp, "TEMP="+tmp)
+		want = slices.Insert(want, len(want)-2, "TMP="+tmp, "TEMP="+tmp)
 	}
 	if !slices.Equal(env, want) {
 		t.Errorf("got %q", env)
@@ -53,7 +53,7 @@ func TestNoPromptIsACommand(t *testing.T) {
 		for _, sign := range []string{"/", "$", "/ ", "$\ufeff", "?", "!", "@", "#", "\\/"} {
 			for _, command := range append(slices.Clone(fakecli.Commands), "evil") {
 				prompt := start + sign + command + " now"
-				for runner, text := range map[string]string{agent.Warmed: row.ACP.Prompt(prompt), agent.Spawned: row.OneShot.Prompt(prompt, nil)} {
+				for runner, text := range map[string]string{agent.Warmed: row.Warm.Prompt(prompt), agent.Spawned: row.OneShot.Prompt(prompt, nil)} {
 					if !strings.HasPrefix(text, "The request:\n\n") {
 						t.Fatalf("%s: the prompt %q goes to the CLI as %q", runner, prompt, text)
 					}
@@ -62,7 +62,7 @@ func TestNoPromptIsACommand(t *testing.T) {
 		}
 	}
 	for _, plain := range []string{"explain /init", "3 / 4", "\u00dcber /init", "\u4ec0\u4e48 /init", "\u0663 /init"} {
-		if warm, spawn := row.ACP.Prompt(plain), row.OneShot.Prompt(plain, nil); warm != plain || spawn != plain {
+		if warm, spawn := row.Warm.Prompt(plain), row.OneShot.Prompt(plain, nil); warm != plain || spawn != plain {
 			t.Errorf("%q goes to the CLI as %q and as %q", plain, warm, spawn)
 		}
 	}

@@ -1,5 +1,5 @@
-// Package pool keeps warm processes of an agent that serve the Agent Client
-// Protocol, so that requests do not wait for a process to start.
+// Package pool keeps warm processes of an agent, so that requests do not wait for a
+// process to start.
 package pool
 
 import (
@@ -43,8 +43,9 @@ var (
 	errMute = errors.New("it does not answer")
 )
 
-// A Pool is an [agent.Runner] that keeps processes running that serve the Agent
-// Client Protocol. If none is available, another runner answers the request.
+// A Pool is an [agent.Runner] that keeps the processes of an agent running. If none is
+// available, another runner answers the request or, if the agent has no [agent.OneShot],
+// a process that ends after it.
 //
 // A key identifies a process, and one process runs per key. The source and the
 // workspace are part of the key, so a process never mixes the credentials of two
@@ -63,6 +64,7 @@ type Pool struct {
 	temp     *agent.TempDir
 	limits   agent.Limits
 	idle     time.Duration // how long a request may go without news
+	alone    bool          // each request gets its own process
 	log      *slog.Logger
 	ctx      context.Context // ends with Close
 	cancel   context.CancelCauseFunc
@@ -90,6 +92,7 @@ type key struct {
 	source string // see [agent.Agent.SourceKey]
 	dir    string
 	change bool // its tools may write to files that Pollux serves
+	slot   int  // counts the processes of an agent whose processes hold one conversation
 }
 
 // A conversation belongs to one source.
@@ -110,7 +113,7 @@ func (f *failures) add(err error) {
 	f.until = time.Now().Add(delay)
 }
 
-// New returns a pool for an agent with an [agent.ACP]. fallback answers the
+// New returns a pool for an agent with an [agent.Warm]. fallback answers the
 // requests for which no process is available; Close closes it. temp must exist
 // until fallback is closed.
 func New(row *agent.Agent, opts agent.Options, fallback Fallback, temp *agent.TempDir) *Pool {
@@ -123,7 +126,7 @@ func New(row *agent.Agent, opts agent.Options, fallback Fallback, temp *agent.Te
 	limits.StartTimeout = cmp.Or(limits.StartTimeout, time.Minute)
 	limits.WaitTimeout = cmp.Or(limits.WaitTimeout, 5*time.Second)
 	p := &Pool{
-		agent: row, fallback: fallback, temp: temp, limits: limits, idle: cmp.Or(opts.IdleTimeout, 5*time.Minute),
+		agent: row, fallback: fallback, temp: temp, limits: limits, idle: cmp.Or(opts.IdleTimeout, 5*time.Minute), alone: opts.Kind == agent.Spawned,
 		log:     cmp.Or(opts.Log, slog.New(slog.DiscardHandler)),
 		current: make(map[key]*process), starting: make(map[key]*process), all: make(map[*process]bool),
 		failed: make(map[string]failures), named: make(map[conversation]*session),
@@ -177,7 +180,7 @@ func (p *Pool) Workers() []agent.Worker {
 func (p *Pool) Ahead(from agent.Source, dir string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.closed {
+	if !p.closed && !p.alone {
 		p.tasks.Go(func() { p.startAhead(from, dir) })
 	}
 }
@@ -231,7 +234,10 @@ func (p *Pool) startUnchecked(from agent.Source, program agent.Program, k key) {
 
 // Run implements [agent.Runner].
 func (p *Pool) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
-	if req.Spawn {
+	if p.agent.Warm.CanChange == nil {
+		req.Change = nil
+	}
+	if (req.Spawn || p.alone) && p.agent.OneShot.Command != nil {
 		return p.fallback.Run(ctx, req, emit)
 	}
 	released := req.Released
@@ -252,6 +258,9 @@ func (p *Pool) Run(ctx context.Context, req agent.Request, emit func(agent.Event
 	defer cancel(nil)
 	defer context.AfterFunc(p.ctx, func() { cancel(agent.ErrClosed) })()
 
+	if req.Spawn || p.alone {
+		return p.runAlone(ctx, req, emit, released)
+	}
 	emitted := false // anything except the start
 	watch := func(ev agent.Event) {
 		if _, started := ev.(agent.Started); !started {
@@ -268,7 +277,10 @@ func (p *Pool) Run(ctx context.Context, req agent.Request, emit func(agent.Event
 		if errors.Is(err, errCold) {
 			p.log.Info("no warm process: starting the agent for this request", "agent", p.agent.DisplayName,
 				"why", p.agent.Tidy(req.Source.Env, err.Error()))
-			return p.fallback.Run(ctx, req, emit)
+			if p.agent.OneShot.Command != nil {
+				return p.fallback.Run(ctx, req, emit)
+			}
+			return p.runAlone(ctx, req, emit, released)
 		}
 		var fault *agent.Error
 		crashed := errors.As(err, &fault) && fault.Kind == agent.Crashed && ctx.Err() == nil
@@ -292,14 +304,13 @@ func (p *Pool) Run(ctx context.Context, req agent.Request, emit func(agent.Event
 // attempt asks a process to answer a request. If settled is not nil, it is
 // closed when no process works on the request any more.
 func (p *Pool) attempt(ctx context.Context, req agent.Request, emit func(agent.Event)) (result agent.Result, settled <-chan struct{}, err error) {
-	k := key{p.agent.SourceKey(req.Source), req.Dir, req.Change != nil}
+	k := key{source: p.agent.SourceKey(req.Source), dir: req.Dir, change: req.Change != nil}
 	program, err := p.check(ctx, req.Source, k)
+	if err == nil {
+		err = p.fits(req)
+	}
 	if err != nil {
 		return agent.Result{}, nil, err
-	}
-	if len(req.Prompt) > p.agent.MaxPrompt {
-		message := fmt.Sprintf("%d bytes; %s accepts %d", len(req.Prompt), p.agent.DisplayName, p.agent.MaxPrompt)
-		return agent.Result{}, nil, p.agent.Error(agent.TooLong, message)
 	}
 	s, prompt, err := p.session(ctx, program, k, req)
 	if err != nil {
@@ -328,6 +339,14 @@ func (p *Pool) attempt(ctx context.Context, req agent.Request, emit func(agent.E
 		p.settle(s.w, ended, err)
 	})
 	return result, done, err
+}
+
+// fits returns an error for a prompt that is too long.
+func (p *Pool) fits(req agent.Request) error {
+	if len(req.Prompt) <= p.agent.MaxPrompt {
+		return nil
+	}
+	return p.agent.Error(agent.TooLong, fmt.Sprintf("%d bytes; %s accepts %d", len(req.Prompt), p.agent.DisplayName, p.agent.MaxPrompt))
 }
 
 // settle waits until a process no longer works on a request, and releases the
@@ -363,7 +382,7 @@ func (p *Pool) settle(w *process, ended <-chan struct{}, err error) {
 func (p *Pool) session(ctx context.Context, program agent.Program, k key, req agent.Request) (s *session, prompt string, err error) {
 	prompt = req.Prompt
 	if k.change {
-		if err := p.agent.ACP.CanChange(req.Source, program, req.Dir); err != nil {
+		if err := p.agent.Warm.CanChange(req.Source, program, req.Dir); err != nil {
 			return nil, "", fmt.Errorf("%w: %w", errCold, err)
 		}
 		prompt = req.Change.Prompt
@@ -374,12 +393,16 @@ func (p *Pool) session(ctx context.Context, program agent.Program, k key, req ag
 		p.mu.Lock()
 		s = p.named[name]
 		delete(p.named, name) // it is added again after the answer
-		if s != nil && s.w.key == k && s.w.alive() && !s.w.retired && s.w.inputs == inputs {
+		if s != nil {
+			k.slot = s.w.key.slot
+		}
+		if s != nil && s.w.key == k && s.w.alive() && !s.w.retired && s.w.inputs == inputs && s.continues() {
 			s.w.running++
 			p.mu.Unlock()
 			return s, prompt, nil
 		}
 		p.mu.Unlock()
+		k.slot = 0
 	}
 	switch {
 	case k.change && req.Change.Replay != "":
@@ -441,6 +464,9 @@ func (p *Pool) logFailure(w *process, err error) {
 func (p *Pool) process(ctx context.Context, from agent.Source, program agent.Program, k key, ahead bool) (*process, error) {
 	inputs := p.inputs(from, program, k.dir)
 	p.mu.Lock()
+	if p.agent.Warm.Single {
+		k.slot = p.slotLocked(k)
+	}
 	w := p.current[k]
 	if w != nil && w.alive() && w.inputs == inputs {
 		w.running++
@@ -477,11 +503,26 @@ func (p *Pool) process(ctx context.Context, from agent.Source, program agent.Pro
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if w.retired {
+	switch {
+	case w.retired:
 		return nil, fmt.Errorf("%w: it has ended already", errCold)
+	case p.agent.Warm.Single && w.running > 0:
+		return nil, fmt.Errorf("%w: another request was faster", errCold)
 	}
 	w.running++
 	return w, nil
+}
+
+// slotLocked returns the first slot of a key whose process is free, or that has none. If
+// all are busy, it returns one that starts no process: its number is too large.
+func (p *Pool) slotLocked(k key) int {
+	for k.slot = 0; k.slot < p.limits.Processes; k.slot++ {
+		current, starting := p.current[k], p.starting[k]
+		if current != nil && current.running == 0 || current == nil && (starting == nil || starting.awaited.IsZero()) {
+			break
+		}
+	}
+	return k.slot
 }
 
 // startLocked starts the process of a key, or returns the one that is already
@@ -691,7 +732,7 @@ func (p *Pool) replace(w *process) {
 // inputs describes the state of the files that the agent reads at its start.
 func (p *Pool) inputs(from agent.Source, program agent.Program, dir string) string {
 	var b strings.Builder
-	for _, path := range p.agent.ACP.Inputs(from, program, dir) {
+	for _, path := range p.agent.Warm.Inputs(from, program, dir) {
 		if info, err := os.Stat(path); err == nil {
 			changed, id := sys.Stamp(info)
 			fmt.Fprintf(&b, "%s %d %d %d %d\n", path, info.Size(), info.ModTime().UnixNano(), changed, id)

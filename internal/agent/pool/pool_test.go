@@ -425,16 +425,16 @@ func TestWarmPreparesDuringAnAnswer(t *testing.T) {
 // commands, and whose error responses are passed to failure.
 func withCommand(change func(*agent.Command), failure func(unlinked []string)) double {
 	row := *gemini.Agent()
-	acp := *row.ACP
-	row.ACP = &acp
+	acp := *row.Warm
+	row.Warm = &acp
 	acp.Command = func(l agent.Launch) (agent.Command, error) {
-		c, err := gemini.Agent().ACP.Command(l)
+		c, err := gemini.Agent().Warm.Command(l)
 		change(&c)
 		return c, err
 	}
 	acp.Failure = func(env agent.Env, code int, message string, unlinked []string) *agent.Error {
 		failure(unlinked)
-		return gemini.Agent().ACP.Failure(env, code, message, unlinked)
+		return gemini.Agent().Warm.Failure(env, code, message, unlinked)
 	}
 	d := geminiDouble
 	d.row = &row

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"pollux/internal/agent"
-	"pollux/internal/agent/acp"
 	"pollux/internal/sys"
 )
 
@@ -29,7 +28,7 @@ const (
 	maxPrepared = 8
 )
 
-// A process is an agent that serves the Agent Client Protocol in one workspace.
+// A process is an agent that serves many requests in one workspace.
 type process struct {
 	agent   *agent.Agent
 	source  agent.Source // of the request that started it
@@ -44,7 +43,7 @@ type process struct {
 	temp     string   // its own directory
 	unlinked []string // credentials that the process cannot read
 	child    *sys.Child
-	conn     *acp.Conn
+	conn     agent.Conn
 	stderr   *os.File
 	logFile  *logFile
 	timeout  time.Duration // for requests that need no model
@@ -71,6 +70,7 @@ type process struct {
 	demand     int  // how many prepared sessions the recent requests would have used
 	unprepared bool // a session could not be prepared
 	sessions   int
+	latest     string // the ID of the session that was made last
 	errText    []byte
 	unenforced bool // it ignores its policy
 }
@@ -132,7 +132,7 @@ func (w *process) launch(temp *agent.TempDir) (err error) {
 	if w.temp, err = temp.Make("worker-"); err != nil {
 		return err
 	}
-	command, err := w.agent.ACP.Command(agent.Launch{Dir: w.key.dir, TempDir: w.temp, Change: w.key.change, Env: w.source.Env})
+	command, err := w.agent.Warm.Command(agent.Launch{Dir: w.key.dir, TempDir: w.temp, Change: w.key.change, Env: w.source.Env})
 	if err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (w *process) launch(temp *agent.TempDir) (err error) {
 	if w.logFile != nil {
 		w.readers.Go(func() { w.logFile.follow(w.child.Done()) })
 	}
-	w.conn = acp.NewConn(child.Stdout, child.Stdin, w.key.change, w)
+	w.conn = w.agent.Warm.Connect(child.Stdout, child.Stdin, w.key.change, w)
 	return nil
 }
 
@@ -286,8 +286,20 @@ func (w *process) create() (*session, error) {
 	s, err := w.conn.NewSession(ctx, w.key.dir)
 	w.mu.Lock()
 	w.sessions++
+	w.latest = s.ID
 	w.mu.Unlock()
 	return &session{w: w, id: s.ID, model: s.Model, initial: s.Model}, err
+}
+
+// continues reports whether the process still holds the conversation, and can work on it.
+// The caller holds Pool.mu.
+func (s *session) continues() bool {
+	if !s.w.agent.Warm.Single {
+		return true
+	}
+	s.w.mu.Lock()
+	defer s.w.mu.Unlock()
+	return s.w.running == 0 && s.w.latest == s.id
 }
 
 // takePrepared returns a prepared session, or nil.
@@ -325,6 +337,9 @@ func (w *process) lacks(limit int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.dropOldLocked()
+	if w.agent.Warm.Single && w.sessions > 0 { // it would end the conversation
+		return false
+	}
 	return !w.unprepared && len(w.prepared) < max(w.demand, 1) && w.sessions < limit
 }
 
@@ -376,7 +391,7 @@ func (w *process) readStderr() {
 // noter returns a function that keeps the end of what an agent writes to a stream of
 // errors, and acts on the signs in it.
 func (w *process) noter() func([]byte) {
-	monitor := w.agent.ACP.Monitor(w.source.Env)
+	monitor := w.agent.Warm.Monitor(w.source.Env)
 	return func(b []byte) { w.note(monitor.Read(b), b) }
 }
 

@@ -17,7 +17,7 @@ import (
 )
 
 func idleProcess() *process {
-	return newProcess(new(agent.Agent), agent.Source{}, agent.Program{}, key{}, slog.New(slog.DiscardHandler))
+	return newProcess(&agent.Agent{Warm: new(agent.Warm)}, agent.Source{}, agent.Program{}, key{}, slog.New(slog.DiscardHandler))
 }
 
 // A creator is an agent that creates a session each time create is called.
@@ -220,7 +220,7 @@ func (checker) Check(context.Context, agent.Source) (agent.Program, error) {
 func idlePool() *Pool {
 	row := &agent.Agent{
 		Environment: func(agent.Env) []string { return nil },
-		ACP:         &agent.ACP{Inputs: func(agent.Source, agent.Program, string) []string { return nil }},
+		Warm:        &agent.Warm{Inputs: func(agent.Source, agent.Program, string) []string { return nil }},
 	}
 	return New(row, agent.Options{Warm: agent.Limits{Processes: 1}}, checker{}, nil)
 }
@@ -286,7 +286,7 @@ func TestStartWithOlderSettings(t *testing.T) {
 func TestPolicyIgnoredAtTheEnd(t *testing.T) {
 	w := idleProcess()
 	w.unenforced = true
-	_, err := w.conclude(newTurn(w.agent, nil, false), acp.PromptResult{}, nil)
+	_, err := w.conclude(newTurn(w.agent, nil, false), "", agent.PromptResult{}, nil)
 	var fault *agent.Error
 	if !errors.As(err, &fault) || fault.Kind != agent.Unenforceable {
 		t.Errorf("the error is %v", err)

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"pollux/internal/agent"
-	"pollux/internal/agent/acp"
 	"pollux/internal/outbox"
 )
 
@@ -74,7 +73,7 @@ func (t *turn) result() agent.Result {
 // when the agent no longer works on it.
 func (s *session) prompt(ctx context.Context, req agent.Request, prompt string, idle time.Duration, emit func(agent.Event)) (result agent.Result, ended <-chan struct{}, err error) {
 	w := s.w
-	content, err := content(req, w.agent.ACP.Prompt(prompt))
+	content, err := content(req, w.agent.Warm.Prompt(prompt))
 	if err != nil {
 		return agent.Result{}, nil, err
 	}
@@ -98,7 +97,7 @@ func (s *session) prompt(ctx context.Context, req agent.Request, prompt string, 
 	w.mu.Lock()
 	w.turns[s.id] = t
 	w.mu.Unlock()
-	var reply acp.PromptResult
+	var reply agent.PromptResult
 	answered := make(chan error, 1)
 	over, sent := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -128,7 +127,7 @@ func (s *session) prompt(ctx context.Context, req agent.Request, prompt string, 
 			for _, ev := range t.takeEvents() {
 				emit(ev)
 			}
-			result, err = w.conclude(t, reply, err)
+			result, err = w.conclude(t, s.model, reply, err)
 			return result, over, err
 		case <-ctx.Done():
 			err = context.Cause(ctx)
@@ -144,8 +143,8 @@ func (s *session) prompt(ctx context.Context, req agent.Request, prompt string, 
 }
 
 // content returns a prompt with the images of its request.
-func content(req agent.Request, prompt string) ([]acp.Content, error) {
-	content := []acp.Content{{Type: "text", Text: prompt}}
+func content(req agent.Request, prompt string) ([]agent.Content, error) {
+	content := []agent.Content{{Type: "text", Text: prompt}}
 	if len(req.Images) == 0 {
 		return content, nil
 	}
@@ -159,7 +158,7 @@ func content(req agent.Request, prompt string) ([]acp.Content, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s cannot be read: name another image", name)
 		}
-		content = append(content, acp.Content{Type: "image", Data: data, MIMEType: mime.TypeByExtension(strings.ToLower(filepath.Ext(name)))})
+		content = append(content, agent.Content{Type: "image", Data: data, MIMEType: mime.TypeByExtension(strings.ToLower(filepath.Ext(name)))})
 	}
 	return content, nil
 }
@@ -197,13 +196,16 @@ func (w *process) turnFault(t *turn, idle time.Duration) *agent.Error {
 	return nil
 }
 
-// conclude returns the result of a finished turn.
-func (w *process) conclude(t *turn, reply acp.PromptResult, err error) (agent.Result, error) {
+// conclude returns the result of a finished turn. selected is the selected model.
+func (w *process) conclude(t *turn, selected string, reply agent.PromptResult, err error) (agent.Result, error) {
 	if fault := w.fault(); fault != nil {
 		return t.result(), fault
 	}
-	model, tokens := w.agent.ACP.Usage(reply.Meta)
+	model, tokens := w.agent.Warm.Usage(reply.Raw)
 	t.mu.Lock()
+	if model == "" && tokens.Total > 0 {
+		model = selected
+	}
 	t.transcript.SetUsage(model, tokens)
 	result, strayed := t.transcript.Result(), t.transcript.Strayed()
 	t.mu.Unlock()
@@ -213,11 +215,11 @@ func (w *process) conclude(t *turn, reply acp.PromptResult, err error) (agent.Re
 		return result, w.failure(context.Background(), err)
 	case strayed != "":
 		kind, message = agent.Strayed, strayed
-	case reply.StopReason == acp.MaxTurns:
+	case reply.StopReason == agent.StoppedMaxTurns:
 		kind = agent.TurnLimit
-	case reply.StopReason == acp.Refusal:
+	case reply.StopReason == agent.StoppedRefusal:
 		kind = agent.Blocked
-	case reply.StopReason == acp.Cancelled:
+	case reply.StopReason == agent.StoppedCancelled:
 		kind, message = agent.Failed, "it cancelled the request by itself"
 	case result.Answer == "" && result.Narration != "":
 		kind, message = agent.Empty, "it ended after a tool use"
@@ -232,10 +234,10 @@ func (w *process) conclude(t *turn, reply acp.PromptResult, err error) (agent.Re
 // failure returns the error of a call: the error response, [errMute],
 // [context.Cause], or a crash.
 func (w *process) failure(ctx context.Context, err error) error {
-	var refused *acp.Error
+	var refused *agent.Refused
 	switch {
 	case errors.As(err, &refused):
-		return w.agent.ACP.Failure(w.source.Env, refused.Code, refused.Message, w.unlinked)
+		return w.agent.Warm.Failure(w.source.Env, refused.Code, refused.Message, w.unlinked)
 	case errors.Is(err, errMute):
 		return err
 	case ctx.Err() != nil:
@@ -251,8 +253,8 @@ func (w *process) turn(session string) *turn {
 	return w.turns[session]
 }
 
-// Update implements [acp.Client].
-func (w *process) Update(u acp.Update) {
+// Update implements [agent.Client].
+func (w *process) Update(u agent.Update) {
 	t := w.turn(u.Session)
 	if t == nil {
 		return
@@ -260,11 +262,13 @@ func (w *process) Update(u acp.Update) {
 	t.change(func() {
 		t.news = time.Now()
 		switch u.Kind {
-		case acp.MessageChunk:
-			if u.Text != "" && !w.agent.ACP.Notice(u.Text) {
+		case agent.MessageChunk:
+			if u.Text != "" && !w.agent.Warm.Notice(u.Text) {
 				t.transcript.Text(u.Text, t.news)
 			}
-		case acp.ToolCall, acp.ToolCallUpdate:
+		case agent.RetryAnnounced:
+			t.transcript.Emit(*u.Retry)
+		case agent.ToolCall, agent.ToolCallUpdate:
 			w.updateTool(t.transcript, u)
 			if w.key.change && t.transcript.Writes() > t.written {
 				t.transcript.Stray(w.agent.WriteTools[0] + ", to the disk")
@@ -274,22 +278,22 @@ func (w *process) Update(u acp.Update) {
 }
 
 // updateTool records the state of a tool use. A rejected one may have no start.
-func (w *process) updateTool(t *agent.Transcript, u acp.Update) {
+func (w *process) updateTool(t *agent.Transcript, u agent.Update) {
 	if !t.ToolRunning(u.ToolCall) {
-		name, summary := w.agent.ACP.Tool(u.ToolCall, u.Title)
+		name, summary := w.agent.Warm.Tool(u.ToolCall, u.Title)
 		t.ToolStarted(u.ToolCall, name, summary)
 	}
 	switch u.Status {
-	case acp.Completed:
+	case agent.ToolCompleted:
 		t.ToolEnded(u.ToolCall, true, "")
-	case acp.Failed:
+	case agent.ToolFailed:
 		t.ToolEnded(u.ToolCall, false, u.Text)
 	}
 }
 
 var errNoTurn = errors.New("no prompt is running in this session")
 
-// ReadFile implements [acp.Client].
+// ReadFile implements [agent.Client].
 func (w *process) ReadFile(session, path string) (string, error) {
 	t := w.turn(session)
 	if t == nil {
@@ -298,7 +302,7 @@ func (w *process) ReadFile(session, path string) (string, error) {
 	return t.files.Read(path)
 }
 
-// WriteFile implements [acp.Client].
+// WriteFile implements [agent.Client].
 func (w *process) WriteFile(session, path, text string) error {
 	t := w.turn(session)
 	if t == nil {

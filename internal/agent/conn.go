@@ -1,0 +1,99 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+)
+
+// A Conn is a connection to a process that serves many conversations. Its methods may be
+// called from several goroutines. An error that the agent answers with is a [*Refused].
+type Conn interface {
+	// Initialize performs the handshake.
+	Initialize(ctx context.Context) error
+	// NewSession starts a conversation in dir.
+	NewSession(ctx context.Context, dir string) (Session, error)
+	// SetModel selects the model of a conversation.
+	SetModel(ctx context.Context, session, model string) error
+	// Prompt sends a prompt and waits for the end of the agent's work on it, or of the
+	// connection. It closes sent once the prompt has been sent, or could not be.
+	Prompt(session string, content []Content, sent chan<- struct{}) (PromptResult, error)
+	// Cancel asks the agent to end its work in a conversation, once the prompt is on its
+	// way: see Prompt. It never blocks, even if the agent does not read.
+	Cancel(session string, sent <-chan struct{})
+	// Done returns a channel that is closed when the connection has ended.
+	Done() <-chan struct{}
+	// Close ends the connection. Calls in progress return an error.
+	Close() error
+}
+
+// A Client receives the updates of a [Conn] and serves files to the agent. The connection
+// calls it from one goroutine, in the order of the messages.
+type Client interface {
+	Update(Update)
+	// ReadFile and WriteFile are called only in change mode.
+	ReadFile(session, path string) (string, error)
+	WriteFile(session, path, text string) error
+}
+
+// An Update is something that happened in a conversation.
+type Update struct {
+	Session string
+	Kind    UpdateKind
+	// Text is the text of a message, or the error message of a tool.
+	Text string
+	// ToolCall is the ID of a tool call. Title is its description.
+	ToolCall, Title string
+	// Status is the state of a tool call: [ToolCompleted], [ToolFailed], or another
+	// one of a running tool.
+	Status string
+	// Retry is set if Kind is [RetryAnnounced].
+	Retry *Retry
+}
+
+// An UpdateKind is the kind of an [Update], as the Agent Client Protocol calls it. Others
+// count as a sign of life.
+type UpdateKind string
+
+const (
+	MessageChunk   UpdateKind = "agent_message_chunk"
+	ToolCall       UpdateKind = "tool_call"
+	ToolCallUpdate UpdateKind = "tool_call_update"
+	RetryAnnounced UpdateKind = "retry"
+)
+
+// States of tool calls, and reasons for the end of the agent's work on a prompt.
+const (
+	ToolCompleted = "completed"
+	ToolFailed    = "failed"
+
+	StoppedMaxTurns  = "max_turn_requests"
+	StoppedRefusal   = "refusal"
+	StoppedCancelled = "cancelled"
+)
+
+// A Session is a conversation and the model selected in it. Model is empty if the agent
+// has not said it.
+type Session struct{ ID, Model string }
+
+// Content is a part of a prompt: a text or an image. Type is "text" or "image".
+type Content struct {
+	Type     string `json:"type"`
+	Text     string `json:"text,omitempty"`
+	Data     []byte `json:"data,omitempty"` // base64 on the wire
+	MIMEType string `json:"mimeType,omitempty"`
+}
+
+// A PromptResult is an agent's answer to a prompt, after its last update.
+type PromptResult struct {
+	StopReason string
+	// Raw is the agent's whole message, which [Warm.Usage] reads.
+	Raw json.RawMessage
+}
+
+// A Refused is an agent's error response.
+type Refused struct {
+	Code    int
+	Message string
+}
+
+func (e *Refused) Error() string { return e.Message }

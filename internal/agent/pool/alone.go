@@ -1,0 +1,56 @@
+package pool
+
+import (
+	"cmp"
+	"context"
+	"errors"
+
+	"pollux/internal/agent"
+)
+
+// runAlone answers a request with a process that ends after it. It calls released when
+// the process has ended. The caller must be one of p.tasks.
+func (p *Pool) runAlone(ctx context.Context, req agent.Request, emit func(agent.Event), released func()) (result agent.Result, err error) {
+	result.Runner = agent.Spawned
+	program, err := p.Check(ctx, req.Source)
+	if err == nil {
+		err = p.fits(req)
+	}
+	if err == nil && req.Pace != nil {
+		err = req.Pace(ctx)
+	}
+	if err != nil {
+		released()
+		return agent.Result{}, err
+	}
+	w := newProcess(p.agent, req.Source, program, key{source: p.agent.SourceKey(req.Source), dir: req.Dir}, p.log)
+	if err := w.start(ctx, p.temp, p.limits.StartTimeout); err != nil {
+		released()
+		return result, p.startFailure(ctx, req.Source, err)
+	}
+	defer p.tasks.Go(func() {
+		defer released()
+		w.stop()
+		w.cleanUp()
+	})
+	s, err := w.session(ctx)
+	if err != nil {
+		return result, w.failure(ctx, err)
+	}
+	req.Change = nil
+	result, _, err = s.prompt(ctx, req, cmp.Or(req.Replay, req.Prompt), p.idle, emit)
+	result.Runner = agent.Spawned
+	return result, err
+}
+
+// startFailure returns the error for a process that did not start.
+func (p *Pool) startFailure(ctx context.Context, from agent.Source, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	message := p.agent.Tidy(from.Env, err.Error())
+	if errors.Is(err, context.DeadlineExceeded) {
+		return p.agent.Error(agent.Stalled, message)
+	}
+	return p.agent.Error(cmp.Or(p.agent.KindOf(message), agent.Crashed), message)
+}

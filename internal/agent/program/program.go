@@ -1,0 +1,162 @@
+// Package program finds the command lines of agents and says what all of them need: their
+// version, and the variables of an environment that they receive.
+package program
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"pollux/internal/agent"
+	"pollux/internal/lazy"
+	"pollux/internal/npm"
+	"pollux/internal/sys"
+)
+
+// Locate returns the program of a source without running it: command, unless the source
+// names another one. The version is that of the npm package pkg, or empty if the program is
+// not part of it. The error says why there is none.
+func Locate(from agent.Source, command, pkg string) (agent.Program, error) {
+	path, err := from.Env.LookPath(cmp.Or(from.Command, command))
+	if err != nil {
+		return agent.Program{}, err
+	}
+	return At(from, path, pkg)
+}
+
+// At is [Locate] for a program at a path.
+func At(from agent.Source, path, pkg string) (agent.Program, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return agent.Program{}, err
+	}
+	// npm's batch file on Windows starts Node.js with the script.
+	argv, err := sys.Direct(path, from.Env.LookPath)
+	if err != nil {
+		return agent.Program{}, err
+	}
+	script := argv[len(argv)-1]
+	if _, err := os.Stat(script); err != nil {
+		return agent.Program{}, err
+	}
+	return agent.Program{Path: path, Argv: argv, Version: npm.Version(script, pkg)}, nil
+}
+
+// VersionTimeout limits how long a program may take to print its version.
+const VersionTimeout = 15 * time.Second
+
+var versionNumber = lazy.Regexp(`\d+\.\d+\.\d+\S*`)
+
+// AskVersion learns the version of a program: it runs it with --version, in the environment
+// env, which takes seconds. The version stays empty if it prints none. The error is
+// [context.Cause].
+func AskVersion(ctx context.Context, p agent.Program, env []string) (agent.Program, error) {
+	p.Version, p.Late = askVersion(ctx, p, env, VersionTimeout)
+	if p.Version == "" && ctx.Err() != nil {
+		return agent.Program{}, context.Cause(ctx)
+	}
+	return p, nil
+}
+
+// askVersion reports in late whether the program did not end in time.
+func askVersion(ctx context.Context, p agent.Program, env []string, timeout time.Duration) (version string, late bool) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	out, err := os.CreateTemp("", "pollux-version-")
+	if err != nil {
+		return "", false
+	}
+	defer os.Remove(out.Name())
+	defer out.Close() // Windows does not remove open files
+	cmd, err := agent.Command{Args: []string{"--version"}, Env: env}.Cmd(p, "")
+	if err != nil {
+		return "", false
+	}
+	cmd.Stdout = out
+	child, err := sys.StartChild(cmd)
+	if err != nil {
+		return "", false
+	}
+	select {
+	case <-child.Done():
+	case <-ctx.Done():
+		child.Stop(0)
+		return "", true
+	}
+	text, err := sys.ReadFile(out.Name(), 1<<20)
+	if err != nil || child.ExitCode() != 0 {
+		return "", false
+	}
+	return versionNumber().FindString(string(text)), false
+}
+
+// CheckVersion returns the kind of failure of a program whose version is unknown or older
+// than major.minor, and what to report, or "".
+func CheckVersion(p agent.Program, major, minor int) (kind agent.Kind, message string) {
+	gotMajor, gotMinor, ok := p.Number()
+	switch {
+	case p.Late:
+		return agent.NoVersion, fmt.Sprintf("%s --version took longer than %s", p.Path, VersionTimeout)
+	case !ok && p.Version == "":
+		return agent.NoVersion, p.Path + " --version failed, or printed no version"
+	case !ok:
+		return agent.NoVersion, fmt.Sprintf("it reports %q", agent.Shorten(p.Version, 60))
+	case gotMajor < major || gotMajor == major && gotMinor < minor:
+		return agent.TooOld, p.Version
+	}
+	return "", ""
+}
+
+// Variables says which variables of an environment an agent receives: those that every
+// program needs to find its files, the network and the system, and its own.
+type Variables struct {
+	// Names and Prefixes are the agent's own variables, in upper case. Dropped are prefixes
+	// of variables that it must not receive.
+	Names, Prefixes, Dropped []string
+}
+
+// common are the variables that every agent receives.
+var common = []string{
+	"HOME", "PATH", "USER", "LOGNAME", "SHELL", "LANG", "TZ",
+	"XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR",
+	// proxies and certificates
+	"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "NODE_EXTRA_CA_CERTS", "NODE_USE_SYSTEM_CA",
+	"NODE_TLS_REJECT_UNAUTHORIZED", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE",
+	// the keychain on a desktop
+	"DBUS_SESSION_BUS_ADDRESS",
+	// Windows
+	"SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA",
+	"PROGRAMFILES", "USERPROFILE", "USERNAME", "HOMEDRIVE", "HOMEPATH", "NUMBER_OF_PROCESSORS", "PROCESSOR_ARCHITECTURE",
+	// compiled code of Node.js
+	"NODE_COMPILE_CACHE", "NODE_DISABLE_COMPILE_CACHE",
+	// version managers of Node.js, in which node is a wrapper
+	"VOLTA_HOME", "ASDF_DIR", "ASDF_DATA_DIR", "NVM_DIR", "FNM_DIR", "FNM_MULTISHELL_PATH", "MISE_DATA_DIR", "MISE_CONFIG_DIR",
+}
+
+// Of returns the variables of an environment that the agent receives, sorted by name.
+// Each one that differs between two clients costs another process.
+func (v Variables) Of(env agent.Env) []string {
+	return env.Only(func(name string) bool {
+		// Proxy variables may be in lower case, and Windows ignores the case of names.
+		name = strings.ToUpper(name)
+		hasPrefix := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
+		return (slices.Contains(common, name) || slices.Contains(v.Names, name) || hasPrefix("LC_") || slices.ContainsFunc(v.Prefixes, hasPrefix)) &&
+			!slices.ContainsFunc(v.Dropped, hasPrefix)
+	})
+}
+
+// Env returns the environment of a process: the variables of [Variables.Of], more, which
+// overrides them, and tmp as the directory for temporary files.
+func (v Variables) Env(env agent.Env, tmp string, more ...string) []string {
+	all := append(v.Of(env), "NO_COLOR=1", "FORCE_COLOR=0", "TERM=dumb", "NO_BROWSER=true", "TMPDIR="+tmp)
+	if runtime.GOOS == "windows" {
+		all = append(all, "TMP="+tmp, "TEMP="+tmp)
+	}
+	return append(all, more...)
+}

@@ -1,0 +1,43 @@
+package program
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"pollux/internal/agent"
+	"pollux/internal/agent/agenttest"
+)
+
+// A program that takes too long to print its version is stopped.
+func TestLateVersion(t *testing.T) {
+	agenttest.Isolate(t, "pollux*")
+	path := agenttest.WriteProgram(t, t.TempDir(), "agent", "echo 0.50.1; sleep 3600 & wait", "echo 0.50.1\n:wait\ngoto wait")
+	version, late := askVersion(t.Context(), agent.Program{Argv: []string{path}}, os.Environ(), 50*time.Millisecond)
+	if version != "" || !late {
+		t.Errorf("got %q, %v", version, late)
+	}
+}
+
+func TestCheckVersion(t *testing.T) {
+	for version, want := range map[string]agent.Kind{"": agent.NoVersion, "one.two.three": agent.NoVersion, "0.9.9": agent.TooOld, "1.1.9": agent.TooOld, "1.2.0": "", "2.0.0": ""} {
+		if kind, message := CheckVersion(agent.Program{Path: "/bin/x", Version: version}, 1, 2); kind != want || (message == "") != (want == "") {
+			t.Errorf("%q: %q, %q; want %q", version, kind, message, want)
+		}
+	}
+}
+
+// An agent receives no variable that it does not need.
+func TestVariables(t *testing.T) {
+	v := Variables{Names: []string{"KEY"}, Prefixes: []string{"OWN_"}, Dropped: []string{"OWN_NOT"}}
+	got := v.Of(agent.Env{"HOME=/h", "https_proxy=p", "KEY=k", "OWN_A=a", "OWN_NOT_B=b", "OTHER=o", "LC_ALL=C"})
+	want := []string{"HOME=/h", "KEY=k", "LC_ALL=C", "OWN_A=a", "https_proxy=p"}
+	if len(got) != len(want) {
+		t.Fatalf("got %q, want %q", got, want)
+	}
+	for i := range got {
+		if got[i] != want[i] {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
