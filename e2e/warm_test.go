@@ -96,7 +96,7 @@ func TestWarmIsolation(t *testing.T) {
 	}
 	pids := map[string]bool{}
 	for _, line := range strings.Split(c.call("ping", nil).text, "\n") {
-		if rest, ok := strings.CutPrefix(line, "warm: process "); ok {
+		if rest, ok := strings.CutPrefix(line, "warm: Gemini CLI process "); ok {
 			pids[strings.Fields(rest)[0]] = true
 		}
 	}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"time"
@@ -11,7 +12,9 @@ import (
 
 // A Worker is a process of a warm runner.
 type Worker struct {
-	PID int `json:"pid"`
+	// Agent is the agent's name for people.
+	Agent string `json:"agent"`
+	PID   int    `json:"pid"`
 	// Dir is the process's workspace.
 	Dir string `json:"dir"`
 	// Memory is the result of sys.Memory for the process, in bytes, or 0 if unknown.
@@ -30,6 +33,6 @@ func (w Worker) String() string {
 	if w.Running > 0 {
 		state = strconv.Itoa(w.Running) + " running"
 	}
-	return fmt.Sprintf("process %d in %s, %s, %d MB, conversations: %d, up %s",
-		w.PID, termtext.Line(paths.Short(w.Dir), 0), state, w.Memory>>20, w.Sessions, time.Since(w.Started).Truncate(time.Second))
+	return fmt.Sprintf("%s process %d in %s, %s, %d MB, conversations: %d, up %s",
+		cmp.Or(w.Agent, "agent"), w.PID, termtext.Line(paths.Short(w.Dir), 0), state, w.Memory>>20, w.Sessions, time.Since(w.Started).Truncate(time.Second))
 }

@@ -152,7 +152,7 @@ func (s Status) String() string {
 		b.WriteString("  not connected to the pool: its next call connects\n")
 	}
 	for _, w := range s.Workers {
-		fmt.Fprintf(&b, "  agent %s\n", w)
+		fmt.Fprintf(&b, "  %s\n", w)
 	}
 	return b.String()
 }

@@ -164,7 +164,7 @@ func (p *Pool) Workers() []agent.Worker {
 	for w := range p.all {
 		w.mu.Lock()
 		all = append(all, agent.Worker{
-			PID: w.child.PID(), Dir: w.key.dir, Running: len(w.turns), Sessions: w.sessions, Started: w.began, Used: w.used,
+			Agent: p.agent.DisplayName, PID: w.child.PID(), Dir: w.key.dir, Running: len(w.turns), Sessions: w.sessions, Started: w.began, Used: w.used,
 		})
 		w.mu.Unlock()
 	}

@@ -63,7 +63,7 @@ func TestAheadStartsNothing(t *testing.T) {
 	}
 	ending := &Server{Runner: queue.New(row, r), stopping: true}
 	defer ending.Runner.Close()
-	(&serverConn{server: ending}).ahead(t.TempDir())
+	(&serverConn{server: ending, runner: ending.Runner}).ahead(t.TempDir())
 	if len(r.dirs) > 0 {
 		t.Errorf("a pool that ends starts %s", <-r.dirs)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"slices"
@@ -26,13 +27,17 @@ const helloTimeout = 5 * time.Second
 // maxKept limits the conversations that a pool keeps for other bridges, in bytes.
 const maxKept = 64 << 20
 
-// A Server serves one runner to all bridges of a user. It belongs to a pool's process.
+// A Server serves the runners of agents to all bridges of a user. It belongs to a pool's
+// process.
 type Server struct {
-	// Agent is the agent that Runner asks.
+	// Agent is the agent that Runner asks. Connections that name no agent use it.
 	Agent  *agent.Agent
 	Runner *queue.Runner
-	// Source is used for connections that name none.
+	// Source is used for connections to Agent that name none.
 	Source agent.Source
+	// Open returns a runner for another agent, or nil for a name that the pool does not
+	// know. It is called once for each agent. If Open is nil, there are no others.
+	Open func(name string) (*queue.Runner, error)
 	// Version is the version of Pollux.
 	Version string
 	// IdleTimeout is how long the pool keeps running without a request.
@@ -44,7 +49,9 @@ type Server struct {
 	started time.Time
 	end     func() // ends Serve, and all runs with agent.ErrClosed
 
-	mu       sync.Mutex // guards the fields below
+	opening  sync.Mutex               // held while a runner is opened, and before mu
+	mu       sync.Mutex               // guards the fields below
+	others   map[string]*queue.Runner // by the names of their agents
 	conns    map[*serverConn]bool
 	callers  int                     // so far
 	runs     int                     // two per request: until the answer, and until its process is free
@@ -76,7 +83,60 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	s.accept(ctx, l)
 	s.end()
 	watching.Wait()
-	return s.Runner.Close()
+	var errs []error
+	for _, r := range s.runners() {
+		errs = append(errs, r.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// runner returns the runner of an agent, and opens it if necessary. The name may be empty.
+func (s *Server) runner(name string) (*queue.Runner, error) {
+	if name == "" || name == s.Agent.Name {
+		return s.Runner, nil
+	}
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	s.mu.Lock()
+	r := s.others[name]
+	s.mu.Unlock()
+	if r != nil {
+		return r, nil
+	}
+	var err error
+	if s.Open != nil {
+		r, err = s.Open(name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if r == nil {
+		return nil, fmt.Errorf("this pool of Pollux %s does not know the agent %q", s.Version, name)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.others == nil {
+		s.others = make(map[string]*queue.Runner)
+	}
+	s.others[name] = r
+	return r, nil
+}
+
+// runners returns all open runners.
+func (s *Server) runners() []*queue.Runner {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]*queue.Runner{s.Runner}, slices.Collect(maps.Values(s.others))...)
+}
+
+// workers returns the processes of all agents, the oldest first.
+func (s *Server) workers() []agent.Worker {
+	all := []agent.Worker{}
+	for _, r := range s.runners() {
+		all = append(all, r.Workers()...)
+	}
+	slices.SortFunc(all, func(a, b agent.Worker) int { return a.Started.Compare(b.Started) })
+	return all
 }
 
 // accept serves connections until ctx ends. The listener may be closed before that.
@@ -177,8 +237,11 @@ func (s *Server) leave() {
 func (s *Server) status() Status {
 	st := Status{
 		PID: os.Getpid(), Version: s.Version, Started: s.started, Memory: sys.Memory(os.Getpid()),
-		Workers: s.Runner.Workers(), Queues: s.Runner.Loads(), Sessions: []Session{},
+		Workers: s.workers(), Queues: []queue.Load{}, Sessions: []Session{},
 		Settings: s.Settings,
+	}
+	for _, r := range s.runners() {
+		st.Queues = append(st.Queues, r.Loads()...)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,6 +271,7 @@ type serverConn struct {
 	rpc    *jsonrpc2.Conn
 	hello  Hello
 	source agent.Source
+	runner *queue.Runner
 	since  time.Time
 	ctx    context.Context // ends with the connection
 	work   sync.WaitGroup
@@ -233,16 +297,21 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) {
 	}
 	conn.SetReadDeadline(time.Time{})
 	w := Welcome{Name: welcomeName, Protocol: Protocol, Version: s.Version, PID: os.Getpid()}
-	switch {
-	case c.hello.Protocol != Protocol:
-		w.Error = otherProtocol(s.Version).Error()
-	case c.hello.Agent != "" && c.hello.Agent != s.Agent.Name:
-		w.Error = fmt.Sprintf("this pool of Pollux %s does not know the agent %q", s.Version, c.hello.Agent)
+	var err error
+	if c.hello.Protocol != Protocol {
+		err = otherProtocol(s.Version)
+	} else {
+		c.runner, err = s.runner(c.hello.Agent)
 	}
-	if l.WriteObject(w) != nil || w.Error != "" {
+	if err != nil {
+		w.Error = err.Error()
+	}
+	if l.WriteObject(w) != nil || err != nil {
 		return
 	}
-	c.source = s.Source
+	if c.runner == s.Runner {
+		c.source = s.Source
+	}
 	if c.hello.Source != nil {
 		c.source = *c.hello.Source
 	}
@@ -278,7 +347,7 @@ func (s *Server) forgetCaller(c *serverConn) {
 	}
 	s.mu.Unlock()
 	for _, session := range dropped {
-		s.Runner.Forget(session)
+		c.runner.Forget(session)
 	}
 }
 
@@ -303,7 +372,7 @@ func (c *serverConn) forget(session string) {
 	}
 	s.mu.Unlock()
 	if owned {
-		s.Runner.Forget(session)
+		c.runner.Forget(session)
 	}
 }
 
@@ -390,7 +459,7 @@ func (c *serverConn) handle(ctx context.Context, req *jsonrpc2.Request) {
 	case methodCheck:
 		answer(func() any { return c.check() })
 	case methodWorkers:
-		answer(func() any { return s.Runner.Workers() })
+		answer(func() any { return s.workers() })
 	case methodForget:
 		if p, err := params[sessionParams](req); err == nil {
 			c.forget(p.Session)
@@ -421,7 +490,7 @@ func (c *serverConn) replyError(ctx context.Context, req *jsonrpc2.Request, err 
 }
 
 func (c *serverConn) check() checkResult {
-	program, err := c.server.Runner.Check(c.ctx, c.source)
+	program, err := c.runner.Check(c.ctx, c.source)
 	r := checkResult{Program: program}
 	if err != nil && !errors.As(err, &r.Fault) {
 		r.Error = err.Error()
@@ -455,7 +524,7 @@ func (c *serverConn) run(ctx context.Context, id jsonrpc2.ID, p runParams) {
 // ask asks the runner.
 func (c *serverConn) ask(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
 	if !c.elsewhere() {
-		return c.server.Runner.Run(ctx, req, emit)
+		return c.runner.Run(ctx, req, emit)
 	}
 	w, err := openWorkspace(req.Dir)
 	if err != nil {
@@ -471,7 +540,7 @@ func (c *serverConn) ask(ctx context.Context, req agent.Request, emit func(agent
 			released()
 		}
 	}
-	return c.server.Runner.Run(ctx, req, emit)
+	return c.runner.Run(ctx, req, emit)
 }
 
 // ahead starts a process before the first request, which counts as a use of the pool.
@@ -484,7 +553,7 @@ func (c *serverConn) ahead(dir string) {
 		return
 	}
 	if w, err := openWorkspace(dir); err == nil {
-		c.server.Runner.Ahead(c.source, w.real)
+		c.runner.Ahead(c.source, w.real)
 	}
 }
 

@@ -148,7 +148,7 @@ func (s Status) String() string {
 	line("pool of Pollux %s", termtext.Line(s.Version, 0))
 	line("  process %d, up %s, %d MB%s", s.PID, span(time.Since(s.Started)), s.Memory>>20, s.ending())
 	for _, w := range s.Workers {
-		line("  agent %s", w)
+		line("  %s", w)
 	}
 	for _, c := range s.Sessions {
 		line("  %s", s.describe(c))
