@@ -7,6 +7,7 @@ import (
 	"io"
 	"os/exec"
 	"slices"
+	"strings"
 	"time"
 
 	"pollux/internal/sys"
@@ -23,6 +24,9 @@ type Agent struct {
 	// Provider is the name of the model's provider in the semantic conventions of
 	// OpenTelemetry (gen_ai.provider.name).
 	Provider string
+	// Clients are the prefixes of the names with which the agent introduces itself as an
+	// MCP client.
+	Clients []string
 	// Command is the program, a name on the PATH. CommandVar is the environment
 	// variable that overrides it. VarPrefix is the prefix of the bridge's other
 	// variables, such as "GEMINI_".
@@ -92,6 +96,14 @@ type Agent struct {
 	Warm *Warm
 }
 
+// DepthVar is set in the environment of an agent that Pollux asks.
+const DepthVar = "POLLUX_ASKED"
+
+// IsClient reports whether an MCP client with this name is the agent itself.
+func (a *Agent) IsClient(name string) bool {
+	return name != "" && slices.ContainsFunc(a.Clients, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+}
+
 // Find returns the program of a source and its version. It runs the program only if no
 // package names the version. The error is an [*Error] of kind [NotInstalled], or
 // [context.Cause] of the context.
@@ -158,7 +170,7 @@ func (c Command) Cmd(p Program, dir string) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd.Env = c.Env
+	cmd.Env = append(slices.Clone(c.Env), DepthVar+"=1")
 	return cmd, sys.SetDir(cmd, dir)
 }
 

@@ -9,8 +9,8 @@ type Usage struct {
 	// Duration is the time from the call to its end. Queued is the part of it
 	// before the agent got the prompt.
 	Duration, Queued time.Duration
-	// Agent is the agent's name in settings.
-	Agent string
+	// Agent is the agent's name in settings. Provider is [Agent.Provider].
+	Agent, Provider string
 	// Requested is the model that the call asked for, and Model the model that
 	// answered. Either may be empty if it is unknown.
 	Requested, Model string

@@ -40,7 +40,7 @@ func (s *Server) startAhead(ctx context.Context, req *mcp.CallToolRequest) *mcp.
 		defer s.b.work.Done()
 		root, _ := s.roots.first(s.b.life, req)
 		if dir, err := workingDirectory(root); err == nil {
-			s.b.startAhead(dir)
+			s.b.startAhead(dir, client(req))
 		}
 	}()
 	return nil

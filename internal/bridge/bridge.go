@@ -1,6 +1,6 @@
-// Package bridge lets MCP clients and the shell ask an agent. It runs each call
-// under one deadline and reports how the answer was produced. It knows agents only through their row in the table
-// of agents and their [agent.Runner].
+// Package bridge lets MCP clients and the shell ask agents. It runs each call under one
+// deadline and reports how the answer was produced. It knows agents only through their row
+// in the table of agents and their [agent.Runner].
 //
 // How a call flows: a tool ([Bridge.Query], [Bridge.Search],
 // [Bridge.Structured]) checks its input and writes a prompt. call.ask lets the
@@ -36,7 +36,7 @@ const (
 	exitTimeout = 15 * time.Second
 )
 
-// A Bridge asks an agent on behalf of clients. Its methods may be called from
+// A Bridge asks agents on behalf of clients. Its methods may be called from
 // several goroutines.
 //
 // Lock order: jobs.mu, then job.mu. No other lock of the package is held when
@@ -44,7 +44,7 @@ const (
 type Bridge struct {
 	cfg           Config
 	log           *slog.Logger
-	runner        agent.Runner
+	agents        []*asked // the first one is that of the configuration
 	load          *load
 	templates     templates
 	chunks        *chunkCache
@@ -58,9 +58,9 @@ type Bridge struct {
 	mu sync.Mutex // orders work.Add before work.Wait
 }
 
-// New returns a bridge that asks the agent of cfg through runner. It returns an
-// error if one of the user's prompt templates is invalid. If New succeeds, the
-// bridge owns the runner, and [Bridge.Close] closes it.
+// New returns a bridge that asks the agent of cfg through runner, and the others through
+// the runners that cfg opens. It returns an error if one of the user's prompt templates is
+// invalid. If New succeeds, the bridge owns the runners, and [Bridge.Close] closes them.
 func New(runner agent.Runner, cfg Config) (*Bridge, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -73,21 +73,34 @@ func New(runner agent.Runner, cfg Config) (*Bridge, error) {
 		return nil, err
 	}
 	b := &Bridge{
-		cfg: cfg, log: cfg.Log, runner: runner, templates: t,
-		load: new(load), chunks: newChunkCache(), conversations: newConversations(runner, cfg), started: time.Now(),
+		cfg: cfg, log: cfg.Log, templates: t, load: new(load), chunks: newChunkCache(), started: time.Now(),
 	}
+	first := newAsked(Asked{cfg.Agent, cfg.Source, cfg.DefaultModel, cfg.FallbackModel}, cfg)
+	first.runner = runner
+	b.agents = append(b.agents, first)
+	for _, other := range cfg.Others {
+		b.agents = append(b.agents, newAsked(other, cfg))
+	}
+	b.conversations = newConversations(b.agents, cfg)
 	b.life, b.end = context.WithCancelCause(context.Background())
 	if cfg.AheadDir != "" {
-		b.startAhead(cfg.AheadDir)
+		b.startAhead(cfg.AheadDir, "")
 	}
 	return b, nil
 }
 
-// startAhead starts a process for a workspace before the first question, unless each
-// question gets its own.
-func (b *Bridge) startAhead(dir string) {
-	if b.cfg.Runner.Kind != agent.Spawned {
-		b.runner.Ahead(b.cfg.Source, dir)
+// startAhead starts a process for a workspace before the first question of a client, unless
+// each question gets its own.
+func (b *Bridge) startAhead(dir, client string) {
+	if b.cfg.Runner.Kind == agent.Spawned || checkDepth() != nil {
+		return
+	}
+	a, err := b.pick(Common{client: client}, false)
+	if err != nil {
+		return
+	}
+	if r, err := a.run(); err == nil {
+		r.Ahead(a.Source, dir)
 	}
 }
 
@@ -97,9 +110,14 @@ func (b *Bridge) Close() error {
 	b.mu.Lock()
 	b.end(agent.ErrClosed)
 	b.mu.Unlock()
-	err := b.runner.Close()
+	var closing sync.WaitGroup
+	errs := make([]error, len(b.agents))
+	for i, a := range b.agents {
+		closing.Go(func() { errs[i] = a.close() })
+	}
+	closing.Wait()
 	b.work.Wait()
-	return err
+	return errors.Join(errs...)
 }
 
 // enter adds a call to b.work. It returns an error if the bridge is closed.
@@ -119,6 +137,8 @@ type Meta struct {
 	// of it before the agent got the prompt.
 	DurationMs int64 `json:"durationMs"`
 	QueuedMs   int64 `json:"queuedMs"`
+	// Agent is the name of the agent that was asked, if there are several.
+	Agent string `json:"agent,omitempty"`
 	// Model is the model that answered, as reported by the agent.
 	Model string `json:"model"`
 	// Partial reports whether the timeout cut the answer short. Truncated
@@ -144,6 +164,8 @@ var errTimeout = errors.New("timeout")
 // A call is a tool call in progress.
 type call struct {
 	b        *Bridge
+	agent    *asked
+	runner   agent.Runner
 	dir      string
 	model    string
 	timeout  time.Duration
@@ -161,13 +183,21 @@ type call struct {
 
 // limits are the checked [Common] part of a call's input.
 type limits struct {
+	agent      *asked
 	dir, model string
 	timeout    time.Duration
 }
 
-// limits checks the [Common] part of a call's input, and fills in the defaults.
-func (b *Bridge) limits(c Common) (l limits, err error) {
+// limits checks the [Common] part of a call's input, and fills in the defaults. search
+// reports whether the agent must be able to search the web.
+func (b *Bridge) limits(c Common, search bool) (l limits, err error) {
+	if err := checkDepth(); err != nil {
+		return l, err
+	}
 	names := b.cfg.Names
+	if l.agent, err = b.pick(c, search); err != nil {
+		return l, err
+	}
 	if l.dir, err = workingDirectory(c.WorkingDirectory); err != nil {
 		return l, fmt.Errorf("%s %w", names.Dir, err)
 	}
@@ -179,18 +209,22 @@ func (b *Bridge) limits(c Common) (l limits, err error) {
 				names.Timeout, *c.Timeout, MaxTimeout.Milliseconds())
 		}
 	}
-	l.model = cmp.Or(strings.TrimSpace(c.Model), b.cfg.DefaultModel)
+	l.model = cmp.Or(strings.TrimSpace(c.Model), l.agent.DefaultModel)
 	if l.model != "" && !agent.ValidModel(l.model) {
 		return l, fmt.Errorf("%s is %q, which is not a valid model name: give one such as %s, or "+
-			"leave it out", names.Model, shorten(l.model, 60), b.cfg.Agent.ExampleModel)
+			"leave it out", names.Model, shorten(l.model, 60), l.agent.Agent.ExampleModel)
 	}
 	return l, nil
 }
 
-// begin starts a call with its deadline and its progress reports. The caller
-// must call call.end.
-func (b *Bridge) begin(ctx context.Context, c Common, report func(string)) (context.Context, *call, error) {
-	l, err := b.limits(c)
+// begin starts a call with its deadline and its progress reports. search reports whether
+// the agent must be able to search the web. The caller must call call.end.
+func (b *Bridge) begin(ctx context.Context, c Common, search bool, report func(string)) (context.Context, *call, error) {
+	l, err := b.limits(c, search)
+	if err != nil {
+		return nil, nil, err
+	}
+	runner, err := l.agent.run()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -200,12 +234,42 @@ func (b *Bridge) begin(ctx context.Context, c Common, report func(string)) (cont
 	ctx, cancelTimeout := context.WithTimeoutCause(ctx, l.timeout, errTimeout)
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(b.life, func() { cancel(context.Cause(b.life)) })
-	return ctx, &call{
-		b: b, dir: l.dir, model: l.model, timeout: l.timeout, start: time.Now(),
+	call := &call{
+		b: b, agent: l.agent, runner: runner, dir: l.dir, model: l.model, timeout: l.timeout, start: time.Now(),
 		cancel:   func() { stop(); cancel(nil); cancelTimeout() },
 		cause:    func() error { return context.Cause(ctx) },
-		progress: newProgress(b.cfg.Agent, report), emit: c.Emit, meta: Meta{Model: l.model},
-	}, nil
+		progress: newProgress(l.agent.Agent, report), emit: c.Emit, meta: Meta{Model: l.model},
+	}
+	call.named()
+	return ctx, call, nil
+}
+
+// use asks another agent than begin has chosen. The name may be empty.
+func (c *call) use(name string) error {
+	if name == "" || name == c.agent.Agent.Name {
+		return nil
+	}
+	a, err := c.b.pick(Common{Agent: name}, false)
+	if err != nil {
+		return err
+	}
+	runner, err := a.run()
+	if err != nil {
+		return err
+	}
+	if c.model == c.agent.DefaultModel {
+		c.model = a.DefaultModel
+	}
+	c.agent, c.runner, c.progress.row, c.meta.Model = a, runner, a.Agent, c.model
+	c.named()
+	return nil
+}
+
+// named reports the agent in the call's _meta, if there are several.
+func (c *call) named() {
+	if len(c.b.agents) > 1 {
+		c.meta.Agent = c.agent.Agent.Name
+	}
 }
 
 // end ends the call and returns how its answer was produced. err is the error of
@@ -233,7 +297,7 @@ func (c *call) wait() error {
 	case <-exited:
 		return nil
 	case <-time.After(exitTimeout):
-		return fmt.Errorf("%s has not exited", c.b.cfg.Agent.DisplayName)
+		return fmt.Errorf("%s has not exited", c.agent.Agent.DisplayName)
 	}
 }
 
@@ -264,10 +328,10 @@ func (c *call) ask(ctx context.Context, q question) (agent.Result, error) {
 	c.running.Add(1)
 	cfg := c.b.cfg
 	req := agent.Request{
-		Prompt: q.prompt, Images: q.images, Model: model, Dir: c.dir, Verbatim: c.verbatim, Source: cfg.Source,
+		Prompt: q.prompt, Images: q.images, Model: model, Dir: c.dir, Verbatim: c.verbatim, Source: c.agent.Source,
 		Session: q.session, Replay: q.replay, Change: q.change, Spawn: cfg.Runner.Kind == agent.Spawned,
 		Turn: agent.Turn{
-			Limit: cfg.MaxConcurrent, Timeout: queueTimeout, Fallback: cfg.FallbackModel,
+			Limit: cfg.MaxConcurrent, Timeout: queueTimeout, Fallback: c.agent.FallbackModel,
 			StartInterval: cfg.StartInterval, StartJitter: cfg.StartJitter,
 		},
 		Released: c.running.Done,
@@ -277,7 +341,7 @@ func (c *call) ask(ctx context.Context, q question) (agent.Result, error) {
 	}
 	load := c.b.load.enter()
 	defer load.leave()
-	result, err := c.b.runner.Run(ctx, req, func(ev agent.Event) {
+	result, err := c.runner.Run(ctx, req, func(ev agent.Event) {
 		if _, started := ev.(agent.Started); started {
 			c.asked = true // also if the result comes too late to say so
 		}

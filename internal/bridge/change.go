@@ -72,7 +72,7 @@ func (c *call) beginChange(ctx context.Context) (*change.Task, error) {
 func (c *call) change(ctx context.Context, task *change.Task, talk *conversation, prompt, limit string, attached attachments) (Answer, error) {
 	limit = strings.Replace(limit, "Answer in", "Around the changes write", 1)
 	fill := func(template string) string {
-		tools := strings.Join(c.b.cfg.Agent.WriteTools, ", ")
+		tools := strings.Join(c.agent.Agent.WriteTools, ", ")
 		return c.b.templates.fill(template, map[string]string{"prompt": prompt, "tools": tools}) + limit
 	}
 	blocks, tools := fill("change-mode"), fill("change-mode-tools")
@@ -91,7 +91,7 @@ func (c *call) change(ctx context.Context, task *change.Task, talk *conversation
 	}
 	if err != nil {
 		const next = "look at what changed (git status), then try again"
-		name := c.b.cfg.Agent.DisplayName
+		name := c.agent.Agent.DisplayName
 		if errors.Is(err, change.ErrWritten) {
 			err = fmt.Errorf("files changed while %s ran, so its edits may not fit: %s", name, next)
 		} else {
@@ -137,7 +137,7 @@ func (c *call) edits(task *change.Task, r agent.Result, prompt string) (change.S
 		}
 		return task.Parse(r.Answer, nil)
 	}
-	row := c.b.cfg.Agent
+	row := c.agent.Agent
 	if !row.Escapes(prompt) {
 		return task.Parse(r.Answer, nil)
 	}

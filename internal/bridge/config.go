@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"fmt"
 	"log/slog"
 	"strconv"
 	"strings"
@@ -18,10 +19,16 @@ type Config struct {
 	// Runner holds the settings of the agent's runner. The bridge does not open
 	// the runner, but reports Runner.Kind.
 	Runner agent.Options
-	// DefaultModel is used for calls that name no model. If it is empty, the
-	// agent chooses. FallbackModel is asked when that model is overloaded or
-	// over its quota. It may be empty.
+	// DefaultModel and FallbackModel are as in [Asked].
 	DefaultModel, FallbackModel string
+	// Others are more agents that calls can name. Open opens a runner for one of them,
+	// which the bridge closes. Usable, if set, replaces [agent.Agent.Usable].
+	Others []Asked
+	Open   func(Asked) (agent.Runner, error)
+	Usable func(Asked) bool
+	// Prefer is the name of the agent for calls that name none. If it is empty, the
+	// bridge chooses.
+	Prefer string
 	// MaxConcurrent is how many calls run at once, from 1 to 64.
 	MaxConcurrent int
 	// StartInterval is the minimum time between two starts of the agent. A random
@@ -64,6 +71,7 @@ func Configure(row *agent.Agent, s Settings) Config {
 		NoPool:          !s.Switch("pool.enabled"),
 		PoolIdleTimeout: s.Duration("pool.idle"),
 		Agent:           row,
+		Prefer:          s.Text("bridge.agent"),
 		Source:          agent.Source{Command: s.Text("bridge.command")},
 		DefaultModel:    s.Text("bridge.model"),
 		FallbackModel:   s.Text("bridge.fallback-model"),
@@ -91,6 +99,21 @@ func Configure(row *agent.Agent, s Settings) Config {
 		}
 	}
 	return cfg
+}
+
+// For returns the configuration of a bridge that asks the agent with a name only.
+func (c Config) For(name string) (Config, error) {
+	if name == c.Agent.Name {
+		c.Others = nil
+		return c, nil
+	}
+	for _, a := range c.Others {
+		if a.Agent.Name == name {
+			c.Agent, c.Source, c.DefaultModel, c.FallbackModel, c.Others = a.Agent, a.Source, a.DefaultModel, a.FallbackModel, nil
+			return c, nil
+		}
+	}
+	return c, fmt.Errorf("there is no agent %q that can be asked", name)
 }
 
 // PoolSettings returns the settings that a pool takes when it starts, by the names of

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"pollux/internal/agent"
 )
 
 const (
@@ -34,6 +32,7 @@ type conversation struct {
 
 	// Guarded by conversations.mu. Only the holder of the turn changes these
 	// fields.
+	agent      string // the name of the one that answered last
 	dir, model string
 	said       []exchange
 	bytes      int
@@ -60,6 +59,7 @@ type keeper interface {
 // A keptConversation is the form of a conversation in a keeper.
 type keptConversation struct {
 	Begun time.Time   `json:"begun"`
+	Agent string      `json:"agent,omitempty"` // older versions asked Gemini CLI only
 	Dir   string      `json:"dir"`
 	Model string      `json:"model"`
 	Said  [][2]string `json:"said"` // prompts and answers
@@ -67,7 +67,7 @@ type keptConversation struct {
 
 // kept returns the form of the conversation in a keeper.
 func (c *conversation) kept() []byte {
-	k := keptConversation{Begun: c.begun, Dir: c.dir, Model: c.model}
+	k := keptConversation{Begun: c.begun, Agent: c.agent, Dir: c.dir, Model: c.model}
 	for _, e := range c.said {
 		k.Said = append(k.Said, [2]string{e.prompt, e.answer})
 	}
@@ -81,7 +81,7 @@ func (c *conversation) restore(data []byte) bool {
 	if json.Unmarshal(data, &k) != nil || len(k.Said) == 0 {
 		return false
 	}
-	c.begun, c.dir, c.model, c.used = k.Begun, k.Dir, k.Model, time.Now()
+	c.begun, c.agent, c.dir, c.model, c.used = k.Begun, k.Agent, k.Dir, k.Model, time.Now()
 	c.said, c.bytes = nil, 0
 	for _, e := range k.Said {
 		c.said = append(c.said, exchange{e[0], e[1]})
@@ -107,20 +107,26 @@ func (c *conversation) replay(prompt string) string {
 
 // conversations holds all conversations of a bridge.
 type conversations struct {
-	forget func(id string) // called without holding the lock
-	keeper keeper          // may be nil
+	agents []*asked
+	own    *History // may be nil
 	names  *Names
 
 	mu   sync.Mutex
 	byID map[string]*conversation
 }
 
-func newConversations(runner agent.Runner, cfg Config) *conversations {
-	k, _ := runner.(keeper)
-	if cfg.History != nil {
-		k = cfg.History
+func newConversations(agents []*asked, cfg Config) *conversations {
+	return &conversations{agents: agents, own: cfg.History, names: cfg.Names, byID: make(map[string]*conversation)}
+}
+
+// keeper returns the keeper of the conversations that an agent continues, or nil. A pool
+// finds them whichever agent's runner asks it.
+func (cs *conversations) keeper(a *asked) keeper {
+	if cs.own != nil {
+		return cs.own
 	}
-	return &conversations{forget: runner.Forget, keeper: k, names: cfg.Names, byID: make(map[string]*conversation)}
+	k, _ := a.opened().(keeper)
+	return k
 }
 
 // take returns the conversation with an ID, or a new one for an empty ID. The
@@ -152,8 +158,8 @@ func (cs *conversations) take(ctx context.Context, id string) (*conversation, er
 		return nil, context.Cause(ctx)
 	}
 	var newer []byte
-	if cs.keeper != nil { // another bridge may have continued it
-		newer, _ = cs.keeper.Kept(ctx, id, len(c.said)) // without an answer, this one is the newest known
+	if k := cs.keeper(cs.agents[0]); k != nil { // another bridge may have continued it
+		newer, _ = k.Kept(ctx, id, len(c.said)) // without an answer, this one is the newest known
 	}
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -174,12 +180,13 @@ func (cs *conversations) take(ctx context.Context, id string) (*conversation, er
 
 // fetch returns a conversation of another bridge, or nil if no bridge has it.
 func (cs *conversations) fetch(ctx context.Context, id string) (*conversation, error) {
-	if cs.keeper == nil {
+	k := cs.keeper(cs.agents[0])
+	if k == nil {
 		return nil, nil
 	}
 	c := &conversation{id: id, turn: make(chan struct{}, 1)}
 	c.turn <- struct{}{}
-	data, err := cs.keeper.Kept(ctx, id, 0)
+	data, err := k.Kept(ctx, id, 0)
 	if err != nil || data == nil {
 		return nil, err
 	}
@@ -197,22 +204,22 @@ func (cs *conversations) fetch(ctx context.Context, id string) (*conversation, e
 
 // give ends a turn. It stores the exchange, which is nil if the query failed,
 // and reports whether the conversation can be continued.
-func (cs *conversations) give(c *conversation, e *exchange, dir, model string) bool {
+func (cs *conversations) give(c *conversation, e *exchange, by *asked, dir, model string) bool {
 	cs.mu.Lock()
 	first := len(c.said) == 0
 	if e != nil {
 		c.said = append(c.said, *e)
 		c.bytes += len(e.prompt) + len(e.answer)
-		c.dir, c.model = dir, model
+		c.agent, c.dir, c.model = by.Agent.Name, dir, model
 		if first {
 			cs.byID[c.id] = c
 		}
 	}
 	c.used = time.Now()
 	kept := cs.byID[c.id] == c
-	if kept && e != nil && cs.keeper != nil {
+	if k := cs.keeper(by); kept && e != nil && k != nil {
 		n, data := len(c.said), c.kept()
-		defer cs.keeper.Keep(c.id, n, data)
+		defer k.Keep(c.id, n, data)
 	}
 	c.turn <- struct{}{}
 	dropped := cs.pruneLocked()
@@ -224,10 +231,14 @@ func (cs *conversations) give(c *conversation, e *exchange, dir, model string) b
 	return kept
 }
 
-// forgetAll makes the runner forget conversations.
+// forgetAll makes the runners forget conversations.
 func (cs *conversations) forgetAll(ids []string) {
-	for _, id := range ids {
-		cs.forget(id)
+	for _, a := range cs.agents {
+		if r := a.opened(); r != nil {
+			for _, id := range ids {
+				r.Forget(id)
+			}
+		}
 	}
 }
 
@@ -279,6 +290,7 @@ func (cs *conversations) close(id string) bool {
 // A conversationState describes a conversation in a list.
 type conversationState struct {
 	ID      string `json:"sessionId"`
+	Agent   string `json:"agent"`
 	Dir     string `json:"workingDirectory"`
 	Queries int    `json:"queries"`
 	// IdleSeconds is the time since the last use. ExpiresSeconds is the time
@@ -296,7 +308,7 @@ func (cs *conversations) list() []conversationState {
 	for _, c := range cs.byID {
 		idle := time.Since(c.used)
 		all = append(all, conversationState{
-			ID: c.id, Dir: c.dir, Queries: len(c.said), About: summary(c.said[0].prompt),
+			ID: c.id, Agent: c.agent, Dir: c.dir, Queries: len(c.said), About: summary(c.said[0].prompt),
 			IdleSeconds: int(idle.Seconds()), ExpiresSeconds: int((conversationTTL - idle).Seconds()),
 		})
 	}

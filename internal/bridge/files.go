@@ -32,7 +32,7 @@ type attachments struct {
 // attach reads the files that a call names. With all, a file that cannot be
 // attached is an error.
 func (c *call) attach(names []string, all bool) (attachments, error) {
-	a, err := attach(c.dir, names, c.b.cfg.Agent)
+	a, err := attach(c.dir, names, c.agent.Agent)
 	if err == nil && all && len(a.skipped) > 0 {
 		err = fmt.Errorf("%s: attach UTF-8 text or image files", strings.Join(a.skipped, "; "))
 	}

@@ -287,7 +287,7 @@ func (b *Bridge) checkArguments(tool string, arguments json.RawMessage) error {
 		common = in.Common
 	}
 	if err == nil {
-		_, err = b.limits(common)
+		_, err = b.limits(common, tool == "search")
 	}
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"math"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -19,6 +20,7 @@ import (
 
 	"pollux/internal/agent"
 	"pollux/internal/bridge/change"
+	"pollux/internal/lazy"
 )
 
 // A pageSize is the amount of text that a client accepts at once: bytes,
@@ -38,8 +40,34 @@ var pages = map[string]pageSize{
 // notesRoom is the number of bytes in a page that are reserved for notes.
 const notesRoom = 1 << 10
 
+// several stands for the agent in texts of a bridge that can ask more than one.
+var several = agent.Agent{DisplayName: "the agent", Model: "the agent"}
+
+// spoken returns the row whose names the texts for clients use.
+func (b *Bridge) spoken() *agent.Agent {
+	all := b.usable()
+	switch len(all) {
+	case 0:
+		return b.cfg.Agent
+	case 1:
+		return all[0].Agent
+	}
+	return &several
+}
+
+// title returns the server's name for people.
+func title(row *agent.Agent) string {
+	if row == &several {
+		return "Pollux"
+	}
+	return "Pollux: " + row.DisplayName
+}
+
 // instructions returns the server's instructions. Clients show them to models.
 func instructions(row *agent.Agent) string {
+	if row == &several {
+		return instructionsForSeveral
+	}
 	return fill(row, `Ask {{model}}, through {{agent}}, about this code base or the web. {{model}} has a
 large context window. It reads files and searches the web by itself; it cannot
 write files or run commands.
@@ -58,11 +86,35 @@ A call takes from seconds to minutes. Include everything {{model}} needs to know
 starts without memory of earlier ones, except a query with a sessionId.`)
 }
 
+const instructionsForSeveral = `Ask other coding agents about this code base or the web, for a second opinion or for work
+that you want to hand over. Name the agent as agent, or let Pollux choose. An agent reads
+files by itself; it cannot write files.
+
+- query: ask a question, optionally with files. The agent explores workingDirectory on its own:
+  naming a directory is better than sending many files. agents asks several at the same time.
+- change: ask for changes to files. Returns edits and a unified diff; nothing is written.
+- search: ask a question that needs current facts from the web.
+- structured: get an answer as JSON that is valid under your JSON Schema.
+- fetch-chunk: get the next part of a long answer.
+- ping: check which agents work and how many calls are running.
+- list-sessions, close-session: manage the conversations that query can continue.
+- start-job, wait-job, cancel-job, list-jobs: for calls that take longer than you can wait.
+
+A call takes from seconds to minutes. Include everything the agent needs to know: each call
+starts without memory of earlier ones, except a query with a sessionId.`
+
+// sentence matches the name of several at the start of a text or of a sentence.
+var sentence = lazy.Regexp(`(^|[.:] )the agent\b`)
+
 // fill replaces the placeholders for the names of the agent and its model.
 func fill(row *agent.Agent, text string) string {
-	return strings.NewReplacer(
+	if row == &several {
+		text = strings.NewReplacer(", for example {{example}}", "", "{{model}} Query", "Ask an Agent", "The {{model}} model", "The model").Replace(text)
+	}
+	text = strings.NewReplacer(
 		"{{agent}}", row.DisplayName, "{{model}}", row.Model, "{{example}}", row.ExampleModel,
 	).Replace(text)
+	return sentence().ReplaceAllString(text, "${1}The agent")
 }
 
 // A Server serves the tools of a bridge to one MCP client.
@@ -79,13 +131,13 @@ type Server struct {
 func NewServer(b *Bridge) *Server {
 	s := &Server{b: b, jobs: newJobs(b.life), handlers: make(map[string]mcp.ToolHandler)}
 	options := &mcp.ServerOptions{
-		Instructions: instructions(b.cfg.Agent),
+		Instructions: instructions(b.spoken()),
 		Logger:       sdkLog(b.log),
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
 	}
 	s.roots.watch(options)
 	s.mcp = mcp.NewServer(&mcp.Implementation{
-		Name: "pollux", Title: "Pollux: " + b.cfg.Agent.DisplayName, Version: b.cfg.Version,
+		Name: "pollux", Title: title(b.spoken()), Version: b.cfg.Version,
 	}, options)
 	for _, t := range s.tools() {
 		s.mcp.AddTool(t.tool, s.ahead(t))
@@ -132,7 +184,7 @@ func (t tool) withOutput(schema map[string]any) tool {
 // tools returns the tools. {{agent}}, {{model}} and {{example}} in a description
 // are replaced by the agent's names.
 func (s *Server) tools() []tool {
-	row := s.b.cfg.Agent
+	row, all := s.b.spoken(), s.b.usable()
 	no, yes := new(bool), new(bool)
 	*yes = true
 	define := func(
@@ -167,7 +219,7 @@ func (s *Server) tools() []tool {
 	session := text("The sessionId from an earlier answer. It continues that conversation in the same directory. " +
 		"Omit it to start a new conversation.")
 	length := integer("Maximum length of the answer, in words.", MaxWords)
-	return []tool{
+	tools := []tool{
 		define("query", "{{model}} Query",
 			"Ask {{model}} a question about code, a document, an image or a design, or for a second opinion. "+
 				"{{model}} reads the files it needs in workingDirectory by itself. It cannot write files or run "+
@@ -254,12 +306,56 @@ func (s *Server) tools() []tool {
 			map[string]any{}, nil,
 			mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: no}, s.ping),
 	}
+	if len(all) > 1 {
+		offerAgents(tools, all)
+	}
+	return tools
+}
+
+// offerAgents adds the choice of an agent to the tools that ask one.
+func offerAgents(tools []tool, all []*asked) {
+	for _, t := range tools {
+		able := all
+		if t.tool.Name == "search" {
+			able = slices.DeleteFunc(slices.Clone(all), func(a *asked) bool { return !a.searches() })
+		}
+		if !slices.Contains(jobTools, t.tool.Name) || len(able) == 0 {
+			continue
+		}
+		var described []string
+		for _, a := range able {
+			described = append(described, a.Agent.Name+" is "+a.Agent.DisplayName)
+		}
+		one := map[string]any{
+			"type": "string", "enum": names(able),
+			"description": "The agent to ask: " + strings.Join(described, ", ") + ". Omit it to let Pollux choose another agent than you.",
+		}
+		properties := t.tool.InputSchema.(map[string]any)["properties"].(map[string]any)
+		properties["agent"] = one
+		if t.tool.Name == "query" {
+			properties["agents"] = map[string]any{
+				"type": "array", "items": map[string]any{"type": "string", "enum": names(able)}, "minItems": 2,
+				"description": "Several agents to ask the same question at the same time, instead of agent. Each answers on its own.",
+			}
+		}
+	}
+}
+
+// client returns the name of the MCP client that calls.
+func client(req *mcp.CallToolRequest) string {
+	if init := req.Session.InitializeParams(); init != nil && init.ClientInfo != nil {
+		return init.ClientInfo.Name
+	}
+	return ""
 }
 
 func (s *Server) query(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	var in QueryInput
 	if r := s.input(ctx, req, &in, &in.Common); r != nil {
 		return r, nil
+	}
+	if len(in.Agents) > 0 {
+		return s.panel(ctx, req, in)
 	}
 	a, err := s.b.Query(ctx, in, reporter(ctx, req))
 	return s.result(req, a, err), nil
@@ -381,24 +477,40 @@ func (b *Bridge) Ping(ctx context.Context) (string, error) {
 		fmt.Fprintf(&out, "%s: %s\n", name, fmt.Sprintf(format, args...))
 	}
 	line("Pollux", "%s", b.cfg.Version)
-	row := b.cfg.Agent
-	program, err := b.runner.Check(ctx, b.cfg.Source)
-	if program.Path != "" {
-		line(row.DisplayName, "%s at %s", cmp.Or(program.Version, "unknown version"), program.Path)
+	all := b.usable()
+	if len(all) == 0 {
+		all = b.agents[:1]
 	}
-	if err != nil {
-		line("problem", "%v", err)
-		line("read-only", "calls are refused until the problem is solved")
-	} else {
-		line("read-only", "enforced: %s may use only %s", row.Model, strings.Join(row.ReadTools, ", "))
+	var errs []error
+	for _, a := range all {
+		row := a.Agent
+		runner, err := a.run()
+		var program agent.Program
+		if err == nil {
+			program, err = runner.Check(ctx, a.Source)
+		}
+		if program.Path != "" {
+			line(row.DisplayName, "%s at %s", cmp.Or(program.Version, "unknown version"), program.Path)
+		}
+		if err != nil {
+			errs = append(errs, err)
+			line("problem", "%v", err)
+			line("read-only", "calls are refused until the problem is solved")
+		} else {
+			line("read-only", "enforced: %s may use only %s", row.Model, strings.Join(row.ReadTools, ", "))
+		}
+		line("model", "%s", cmp.Or(a.DefaultModel, "the default of "+row.DisplayName))
+		line("fallback", "%s", cmp.Or(a.FallbackModel, "none"))
 	}
-	line("model", "%s", cmp.Or(b.cfg.DefaultModel, "the default of "+row.DisplayName))
-	line("fallback", "%s", cmp.Or(b.cfg.FallbackModel, "none"))
+	var err error
+	if len(errs) == len(all) {
+		err = errors.Join(errs...)
+	}
 	running, waiting := b.load.counts()
 	line("queue", "%d of %d running, %d waiting, at least %s between starts",
 		running, b.cfg.MaxConcurrent, waiting, b.cfg.StartInterval)
 	line("runner", "%s", b.cfg.Runner.Kind)
-	for _, w := range b.runner.Workers() {
+	for _, w := range b.workers() {
 		line("warm", "%s", w)
 	}
 	line("sessions", "%d", len(b.conversations.list()))
@@ -415,6 +527,9 @@ func (s *Server) input(ctx context.Context, req *mcp.CallToolRequest, in any, co
 	}
 	if err := decode(args, in); err != nil {
 		return failed(err, Meta{})
+	}
+	if common != nil {
+		common.client = client(req)
 	}
 	if common == nil || filepath.IsAbs(common.WorkingDirectory) {
 		return nil
@@ -491,11 +606,9 @@ func (s *Server) result(req *mcp.CallToolRequest, a Answer, err error) *mcp.Call
 		return r
 	}
 	size := defaultPage
-	if init := req.Session.InitializeParams(); init != nil && init.ClientInfo != nil {
-		for name, own := range pages {
-			if strings.HasPrefix(init.ClientInfo.Name, name) {
-				size = own
-			}
+	for name, own := range pages {
+		if strings.HasPrefix(client(req), name) {
+			size = own
 		}
 	}
 	if id := a.Meta.SessionID; id != "" {

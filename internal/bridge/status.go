@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -49,12 +50,17 @@ type pooled interface {
 func (b *Bridge) Status() Status {
 	s := Status{
 		PID: os.Getpid(), Version: b.cfg.Version, Started: b.started, Runner: b.cfg.Runner.Kind, Max: b.cfg.MaxConcurrent,
-		Sessions: len(b.conversations.list()),
+		Sessions: len(b.conversations.list()), Workers: []agent.Worker{},
 	}
-	if r, ok := b.runner.(pooled); ok {
-		s.Shared, s.Pool, s.Workers = true, r.Pool(), r.OwnWorkers()
-	} else {
-		s.Workers = b.runner.Workers()
+	for _, a := range b.agents {
+		switch r := a.opened().(type) {
+		case nil:
+		case pooled:
+			s.Shared, s.Pool = true, cmp.Or(s.Pool, r.Pool())
+			s.Workers = append(s.Workers, r.OwnWorkers()...)
+		default:
+			s.Workers = append(s.Workers, r.Workers()...)
+		}
 	}
 	s.Dir, _ = os.Getwd()
 	s.Running, s.Waiting = b.load.counts()

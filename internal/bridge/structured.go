@@ -56,7 +56,7 @@ func (b *Bridge) Structured(ctx context.Context, in StructuredInput, report func
 	if err != nil {
 		return Structured{}, err
 	}
-	ctx, c, err := b.begin(ctx, in.Common, report)
+	ctx, c, err := b.begin(ctx, in.Common, false, report)
 	if err != nil {
 		return Structured{}, err
 	}
@@ -72,7 +72,7 @@ func (b *Bridge) checkStructured(in StructuredInput) (*jsonschema.Schema, error)
 	}
 	schema, err := compile(in.Schema)
 	if err == nil {
-		err = checkFiles(b.cfg.Agent, in.Files)
+		err = checkFiles(in.Files)
 	}
 	return schema, err
 }
@@ -86,7 +86,7 @@ func (c *call) structured(ctx context.Context, in StructuredInput, schema *jsons
 		"prompt": in.Prompt + files.text, "schema": string(in.Schema),
 	})
 	session := rand.Text()
-	defer c.b.runner.Forget(session)
+	defer c.runner.Forget(session)
 	result, err := c.ask(ctx, question{prompt: prompt, images: files.images, session: session})
 	if err != nil {
 		return Structured{}, err

@@ -26,6 +26,8 @@ const (
 
 // Common holds the input that query, search and structured share.
 type Common struct {
+	// Agent is the name of the agent to ask. If it is empty, the bridge chooses.
+	Agent            string `json:"agent"`
 	Model            string `json:"model"`
 	WorkingDirectory string `json:"workingDirectory"`
 	// Timeout is in milliseconds. If it is nil, [DefaultTimeout] applies.
@@ -35,6 +37,8 @@ type Common struct {
 	RequireFiles bool `json:"-"`
 	// Emit, if set, receives the agent's events while it works, from one goroutine.
 	Emit func(agent.Event) `json:"-"`
+
+	client string // the name of the MCP client
 }
 
 // An Integer is a whole number. Some clients write it as 1.0 or 1e3.
@@ -53,6 +57,8 @@ func (w *Integer) UnmarshalJSON(data []byte) error {
 // QueryInput is the input of the tool query.
 type QueryInput struct {
 	Common
+	// Agents are for [Bridge.Panel] only.
+	Agents            []string `json:"agents"`
 	Prompt            string   `json:"prompt"`
 	Files             []string `json:"files"`
 	MaxResponseLength *Integer `json:"maxResponseLength"`
@@ -88,7 +94,7 @@ func (b *Bridge) Query(ctx context.Context, in QueryInput, report func(string)) 
 	if err := b.checkQuery(in); err != nil {
 		return Answer{}, err
 	}
-	ctx, c, err := b.begin(ctx, in.Common, report)
+	ctx, c, err := b.begin(ctx, in.Common, false, report)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -105,7 +111,7 @@ func (b *Bridge) checkQuery(in QueryInput) error {
 	if err := b.checkLength(in.MaxResponseLength); err != nil {
 		return err
 	}
-	return checkFiles(b.cfg.Agent, in.Files)
+	return checkFiles(in.Files)
 }
 
 // checkSearch checks the input of a search, except for its [Common] part.
@@ -123,13 +129,18 @@ func (c *call) query(ctx context.Context, in QueryInput, limit string) (a Answer
 	}
 	var said *exchange
 	defer func() {
-		if c.b.conversations.give(talk, said, c.dir, c.model) && said != nil {
+		if c.b.conversations.give(talk, said, c.agent, c.dir, c.model) && said != nil {
 			c.meta.SessionID = talk.id
 		}
 	}()
 	if len(talk.said) > 0 {
 		c.dir = talk.dir
-		if in.Model == "" {
+		if in.Agent == "" {
+			if err := c.use(talk.agent); err != nil {
+				return Answer{}, err
+			}
+		}
+		if in.Model == "" && talk.agent == c.agent.Agent.Name {
 			c.model, c.meta.Model = talk.model, talk.model
 		}
 	}
@@ -162,7 +173,7 @@ func (b *Bridge) Search(ctx context.Context, in SearchInput, report func(string)
 	if err := b.checkSearch(in); err != nil {
 		return Answer{}, err
 	}
-	ctx, c, err := b.begin(ctx, in.Common, report)
+	ctx, c, err := b.begin(ctx, in.Common, true, report)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -216,11 +227,10 @@ func (b *Bridge) checkPrompt(name, text string) error {
 }
 
 // checkFiles returns an error for too many files.
-func checkFiles(row *agent.Agent, files []string) error {
+func checkFiles(files []string) error {
 	if len(files) > maxFiles {
-		return fmt.Errorf("%d files exceed the limit of %d: send fewer, or name a directory in the prompt for "+
-			"%s to read",
-			len(files), maxFiles, row.Model)
+		return fmt.Errorf("%d files exceed the limit of %d: send fewer, or name a directory in the prompt",
+			len(files), maxFiles)
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ const (
 func (c *call) usage(kind string) agent.Usage {
 	u := agent.Usage{
 		Start: c.start, Duration: time.Since(c.start), Queued: time.Duration(c.meta.QueuedMs) * time.Millisecond,
-		Agent: c.b.cfg.Agent.Name, Requested: c.model, Model: c.meta.Model, Fallback: c.meta.Fallback != nil,
+		Agent: c.agent.Agent.Name, Provider: c.agent.Agent.Provider, Requested: c.model, Model: c.meta.Model, Fallback: c.meta.Fallback != nil,
 		Error: kind, NotAsked: !c.asked || agent.Kind(kind).BeforePrompt(),
 	}
 	if u.NotAsked {

@@ -131,7 +131,7 @@ func TestUsage(t *testing.T) {
 					t.Fatalf("recorded %d calls, want 1", len(got))
 				}
 				want := tt.want
-				want.Start, want.Duration, want.Agent = start, tt.took, "gemini"
+				want.Start, want.Duration, want.Agent, want.Provider = start, tt.took, "gemini", "gcp.gen_ai"
 				if got[0] != want {
 					t.Errorf("recorded %+v\nwant %+v", got[0], want)
 				}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"pollux/internal/agent"
 	"pollux/internal/agent/agents"
 	"pollux/internal/bridge"
 	"pollux/internal/ide"
@@ -24,6 +25,8 @@ type asking struct {
 	streams IO
 
 	in      bridge.QueryInput
+	agents  []string
+	all     bool
 	timeout time.Duration
 	words   int
 	schema  string
@@ -42,16 +45,21 @@ func newAsk(streams IO) *cobra.Command {
 	a := &asking{streams: streams}
 	cmd := &cobra.Command{
 		Use:   "ask [QUESTION]",
-		Short: "Ask Gemini CLI a question from the shell, read-only",
-		Long: `Asks Gemini CLI a question and prints the answer. The CLI can read this directory
-and search the web, and nothing else. Without a question, or with -, the question
-is read from standard input. With both, the standard input follows the question:
+		Short: "Ask an agent a question from the shell, read-only",
+		Long: `Asks an agent a question and prints the answer. The agent can read this directory,
+and nothing else. Without a question, or with -, the question is read from
+standard input. With both, the standard input follows the question:
 
   pollux ask "what does this project do?"
   pollux ask --continue "and who uses it?"
   git diff | pollux ask "review this change"
   pollux ask --json-schema todo.schema.json "list the TODOs" | jq .
   pollux ask --changes "rename greet to hello" | git apply --allow-empty
+  pollux ask --agent codex --agent gemini "is this lock needed?"
+
+--agent names ` + agentNames("or") + `: ` + strings.Join(askable(), ", ") + `.
+Without it, the setting bridge.agent or else the first that is installed answers.
+Several, or --all, answer at the same time, each under a heading.
 
 On a terminal the answer appears while the model writes it, with what the model
 says before it uses a tool. A pipe or a file receives only the answer, at the end.
@@ -68,6 +76,9 @@ its flags --ssh, --socket, --via and --map.`,
 		RunE: a.run,
 	}
 	flags := cmd.Flags()
+	flags.StringArrayVar(&a.agents, "agent", nil, "the `agent` to ask; may be repeated")
+	flags.BoolVar(&a.all, "all", false, "ask all agents that are installed")
+	cmd.RegisterFlagCompletionFunc("agent", cobra.FixedCompletions(askable(), cobra.ShellCompDirectiveNoFileComp))
 	flags.StringVarP(&a.in.Model, "model", "m", "", "the `model` to ask")
 	flags.StringArrayVarP(&a.in.Files, "file", "f", nil, "attach a text or image `file`; may be repeated")
 	flags.StringVarP(&a.in.WorkingDirectory, "dir", "C", "", "the `directory` to work in")
@@ -87,7 +98,7 @@ its flags --ssh, --socket, --via and --map.`,
 // askNames are the words of errors: a user of the shell knows flags, and no
 // parameters of a tool.
 var askNames = bridge.Names{
-	Prompt: "the question", Query: "the question", Dir: "--dir", Model: "--model", Timeout: "--timeout",
+	Agent: "--agent", Prompt: "the question", Query: "the question", Dir: "--dir", Model: "--model", Timeout: "--timeout",
 	Length: "--words", Session: "--session",
 	Duration: func(d time.Duration) string { return strings.TrimSuffix(d.String(), "0s") },
 }
@@ -108,14 +119,90 @@ func (a *asking) run(cmd *cobra.Command, args []string) error {
 		cfg = *c
 	}
 	return withBridge(cmd.Context(), a.streams, &a.logs, &a.there, change, func(ctx context.Context, b *bridge.Bridge) error {
-		if err := a.offerAgent(ctx, cfg); err != nil {
+		row, err := a.choose(b)
+		if err != nil {
 			return err
+		}
+		if row == cfg.Agent {
+			if err := a.offerAgent(ctx, cfg); err != nil {
+				return err
+			}
 		}
 		if err := a.find(ctx, cfg); err != nil {
 			return err
 		}
-		return a.ask(ctx, b)
+		if len(a.in.Agents) > 0 {
+			return a.panel(ctx, b)
+		}
+		return a.ask(ctx, b, row)
 	})
+}
+
+// choose sets the agents to ask from the flags, and returns the only or the first one.
+func (a *asking) choose(b *bridge.Bridge) (*agent.Agent, error) {
+	names := a.agents
+	if a.all {
+		names = b.Names()
+	}
+	switch {
+	case a.all && len(a.agents) > 0:
+		return nil, usageError{errors.New("--all cannot be combined with --agent")}
+	case a.all && len(names) == 0:
+		return nil, errors.New("no agent is installed that can be asked: `pollux doctor` says what is missing")
+	case len(names) == 1:
+		a.in.Agent = names[0]
+	case len(names) > 1:
+		a.in.Agents = names
+		if a.search || a.shape != nil || a.in.Model != "" {
+			return nil, usageError{errors.New("several agents cannot be combined with --search, --json-schema or --model: ask one")}
+		}
+		if err := b.CheckPanel(a.in); err != nil {
+			return nil, usageError{err}
+		}
+		return b.Chosen(bridge.Common{Agent: names[0]}, false)
+	}
+	row, err := b.Chosen(a.in.Common, a.search)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return row, nil
+}
+
+// panel asks several agents, and prints each answer when it arrives.
+func (a *asking) panel(ctx context.Context, b *bridge.Bridge) error {
+	a.screen = newScreen(a.streams, agents.Default(), false)
+	failed, printed := 0, error(nil)
+	answers, err := b.Panel(ctx, a.in, a.screen.report(), func(answer bridge.PanelAnswer) {
+		if answer.Error != "" {
+			failed++
+		}
+		if a.asJSON || printed != nil {
+			return
+		}
+		a.screen.clear()
+		text := "## " + b.Heading(answer) + "\n\n"
+		if answer.Error != "" {
+			text += "[" + answer.Error + "]\n\n"
+		}
+		if answer.Text != "" {
+			text += strings.TrimSpace(answer.Text) + "\n\n"
+		}
+		_, printed = io.WriteString(a.streams.Out, forOutput(a.streams.Out, text))
+	})
+	a.screen.clear()
+	switch {
+	case ctx.Err() != nil:
+		return interrupted
+	case err != nil:
+		return err
+	case a.asJSON:
+		printed = printJSON(a.streams.Out, answers)
+	}
+	if printed == nil && failed > 0 {
+		fmt.Fprintf(a.streams.Err, "pollux: %d of %d agents gave no complete answer\n", failed, len(answers))
+		return exitError{1}
+	}
+	return printed
 }
 
 // check reads the question and the schema, and checks the flags.
@@ -171,9 +258,9 @@ func (a *asking) offerAgent(ctx context.Context, cfg bridge.Config) error {
 }
 
 // ask asks the question and prints the answer.
-func (a *asking) ask(ctx context.Context, b *bridge.Bridge) error {
+func (a *asking) ask(ctx context.Context, b *bridge.Bridge, row *agent.Agent) error {
 	plain := !a.asJSON && !a.in.ChangeMode && a.shape == nil
-	a.screen = newScreen(a.streams, agents.Default(), plain)
+	a.screen = newScreen(a.streams, row, plain)
 	a.in.Emit = a.screen.event
 	answer, err := a.call(ctx, b)
 	a.screen.clear()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -27,18 +28,18 @@ func newBridge(streams IO) *cobra.Command {
 	var there poolFlags
 	cmd := &cobra.Command{
 		Use:   bridgeCommand,
-		Short: "Serve Gemini CLI to an MCP client, on standard input and output",
+		Short: "Let an MCP client ask other agents, on standard input and output",
 		Long: `Runs an MCP server on standard input and output, for Claude Code, Codex, Cursor,
-VS Code and every other MCP client. Its tools ask Gemini CLI. The client starts
-it; pollux install bridge adds it to a client's settings.
+VS Code and every other MCP client. Its tools ask ` + agentNames("or") + `.
+The client starts it; pollux install bridge adds it to a client's settings.
 
-Gemini CLI can read and search, and nothing else, whatever its settings say.
-Environment variables, with defaults in parentheses:
+An agent that is asked can read and search, and nothing else, whatever its
+settings say. Environment variables, with defaults in parentheses:
 
 ` + config.Variables("bridge", "pool", "log") + `
 pollux config shows the values in use. config.toml can set them, too.
 
-With --ssh, --socket or --via, Gemini CLI runs where another pool runs: signed in
+With --ssh, --socket or --via, the agent runs where another pool runs: signed in
 there, and with the files there. If a directory has another name there, --map
 gives both names. ` + "`pollux help pool`" + ` explains it.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -110,7 +111,13 @@ func openRunner(cfg bridge.Config, there *poolFlags) (agent.Runner, error) {
 func bridgeConfig() (bridge.Config, error) {
 	v := loadSettings()
 	err := v.ErrFor(func(s config.Setting) bool { return slices.Contains([]string{"bridge", "pool", "log"}, s.Table()) })
-	return bridge.Configure(agents.Default(), v), err
+	cfg := bridge.Configure(agents.Default(), v)
+	for _, row := range agents.Others() {
+		cfg.Others = append(cfg.Others, bridge.Asked{
+			Agent: row, Source: agent.Source{Command: os.Getenv(row.CommandVar)}, FallbackModel: row.FallbackModel,
+		})
+	}
+	return cfg, err
 }
 
 // withBridge calls f with a bridge. A signal ends f's context.
@@ -132,6 +139,16 @@ func withBridge(ctx context.Context, streams IO, logs *logFlags, there *poolFlag
 	runner, err := openRunner(cfg, there)
 	if err != nil {
 		return err
+	}
+	cfg.Open = func(a bridge.Asked) (agent.Runner, error) {
+		other, err := cfg.For(a.Agent.Name)
+		if err != nil {
+			return nil, err
+		}
+		return openRunner(other, there)
+	}
+	if there.away() { // what is installed there is not known
+		cfg.Usable = func(a bridge.Asked) bool { return a.Agent == cfg.Agent }
 	}
 	b, err := bridge.New(runner, cfg)
 	if err != nil {

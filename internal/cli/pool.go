@@ -112,7 +112,8 @@ func servePool(ctx context.Context, streams IO, logs *logFlags, reports bool) er
 		fmt.Fprintf(streams.Err, "pollux: the pool listens at %s\n", path)
 	}
 	s := &shared.Server{
-		Agent: cfg.Agent, Runner: runner, Source: cfg.Source, Version: version(), IdleTimeout: cfg.PoolIdleTimeout,
+		Agent: cfg.Agent, Runner: runner, Source: cfg.Source,
+		Open: agents.Opener(cfg.Runner), Version: version(), IdleTimeout: cfg.PoolIdleTimeout,
 		Settings: cfg.PoolSettings(), Log: log,
 	}
 	return s.Serve(ctx, l)
@@ -232,15 +233,19 @@ first. With --now they end at once, and their bridges repeat them with a new poo
 }
 
 func newPoolConnect(streams IO) *cobra.Command {
-	return &cobra.Command{
+	var name string
+	cmd := &cobra.Command{
 		Use:   "connect",
 		Short: "Connect standard input and output to the pool, for pollux bridge --ssh",
 		Long: `Connects a bridge on another machine to the pool on this one, and starts the pool
-if none runs. pollux bridge --ssh runs this command with ssh. Gemini CLI runs
-with the environment of this command.`,
+if none runs. pollux bridge --ssh runs this command with ssh. The agent runs with
+the environment of this command.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := bridgeConfig()
 			if err != nil {
+				return err
+			}
+			if cfg, err = cfg.For(name); err != nil {
 				return err
 			}
 			connect, err := localPool(cfg)
@@ -262,4 +267,6 @@ with the environment of this command.`,
 			return carry(ctx, streams, conn)
 		},
 	}
+	cmd.Flags().StringVar(&name, "agent", agents.Default().Name, "the `agent` that the bridge asks")
+	return cmd
 }

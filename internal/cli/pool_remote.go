@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"pollux/internal/agent"
+	"pollux/internal/agent/agents"
 	"pollux/internal/agent/shared"
 	"pollux/internal/bridge"
 	"pollux/internal/remote"
@@ -48,7 +49,13 @@ func (f *poolFlags) open(cfg bridge.Config) (agent.Runner, error) {
 		c.Hello = &shared.Hello{Protocol: shared.Protocol, Agent: cfg.Agent.Name}
 		c.Explain = f.noAnswer
 	case f.ssh != "":
-		c.Connect, c.Explain = connectWith(remote.SSH(f.ssh, "pollux pool connect")), noPool
+		command := "pollux pool connect"
+		if cfg.Agent != agents.Default() {
+			command += " --agent " + cfg.Agent.Name
+		}
+		c.Connect, c.Explain = connectWith(remote.SSH(f.ssh, command)), noPool
+	case f.via != "" && cfg.Agent != agents.Default():
+		return nil, usageError{fmt.Errorf("--via reaches %s only: ask %s through --ssh or --socket", agents.Default().DisplayName, cfg.Agent.DisplayName)}
 	case f.via != "":
 		c.Connect, c.Explain = connectWith(remote.Via(f.via)), noPool
 	default:

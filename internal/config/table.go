@@ -101,6 +101,8 @@ var Settings = []Setting{
 	{Key: "log.file", Kind: Path, Variable: "POLLUX_LOG_FILE", Flag: "log-file", Commands: logging,
 		Help: "log to this `file` instead of pollux.log in the state directory"},
 
+	{Key: "bridge.agent", Variable: "POLLUX_AGENT",
+		Help: "`agent` to ask if a call names none; if empty, the first usable one that is not the calling client"},
 	{Key: "bridge.command", Kind: Program, Default: "gemini", Variable: "GEMINI_CLI_PATH",
 		Help: "path of Gemini CLI"},
 	{Key: "bridge.model", Kind: Model, Variable: "GEMINI_DEFAULT_MODEL",

@@ -16,8 +16,12 @@ import (
 // table has a row for each agent. The first is the default.
 var table = []*agent.Agent{gemini.Agent()}
 
-// Default returns the bridge's default agent.
+// Default returns the first agent of the table. Its settings and variables have existed the
+// longest.
 func Default() *agent.Agent { return table[0] }
+
+// Others returns the other agents.
+func Others() []*agent.Agent { return table[1:] }
 
 // Open returns a runner for an agent's requests, with a queue. The caller closes it. An
 // agent that does not support the Agent Client Protocol runs once per request, whatever
@@ -31,6 +35,19 @@ func Open(row *agent.Agent, opts agent.Options) (*queue.Runner, error) {
 		return queue.New(row, once), nil
 	}
 	return queue.New(row, pool.New(row, opts, once, once.TempDir())), nil
+}
+
+// Opener returns a function that opens a runner for the agent with a name. It returns nil
+// for an unknown name.
+func Opener(opts agent.Options) func(name string) (*queue.Runner, error) {
+	return func(name string) (*queue.Runner, error) {
+		for _, row := range table {
+			if row.Name == name {
+				return Open(row, opts)
+			}
+		}
+		return nil, nil
+	}
 }
 
 // Probe starts a warm process of an agent in dir, creates a session, and ends

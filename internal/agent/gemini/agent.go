@@ -26,6 +26,7 @@ func Agent() *agent.Agent { return row }
 
 var row = &agent.Agent{
 	Name: "gemini", DisplayName: "Gemini CLI", Model: "Gemini",
+	Clients: []string{"gemini-cli"},
 	Command: command, CommandVar: "GEMINI_CLI_PATH", VarPrefix: "GEMINI_",
 	ExampleModel: "gemini-2.5-pro", FallbackModel: "gemini-2.5-flash",
 	MaxPrompt: maxPrompt,

@@ -8,6 +8,7 @@
 package metrics
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -43,7 +44,7 @@ var (
 
 // Options describe whose calls are measured.
 type Options struct {
-	// Provider is the value of gen_ai.provider.name.
+	// Provider is the value of gen_ai.provider.name for calls without [agent.Usage.Provider].
 	Provider string
 	// Version is the version of Pollux.
 	Version string
@@ -141,7 +142,7 @@ func (m *Meter) Record(c agent.Usage) {
 		return
 	}
 	ctx := context.Background()
-	provider := attribute.String("gen_ai.provider.name", m.name)
+	provider := attribute.String("gen_ai.provider.name", cmp.Or(c.Provider, m.name))
 	kind := attribute.String("error.type", strings.ReplaceAll(c.Error, " ", "_"))
 	if c.NotAsked {
 		m.notAsked.Record(ctx, c.Duration.Seconds(), metric.WithAttributes(provider, kind))

@@ -1,0 +1,167 @@
+package bridge
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"pollux/internal/agent"
+)
+
+// An Asked is an agent that a bridge can ask, and for whom.
+type Asked struct {
+	// Agent is a row of the table of agents. Source says for whom it runs.
+	Agent  *agent.Agent
+	Source agent.Source
+	// DefaultModel is used for calls that name no model. If it is empty, the
+	// agent chooses. FallbackModel is asked when that model is overloaded or
+	// over its quota. It may be empty.
+	DefaultModel, FallbackModel string
+}
+
+// An asked is an agent with its runner, which is opened when it is first needed.
+type asked struct {
+	Asked
+	open   func() (agent.Runner, error)
+	usable func() bool
+
+	mu     sync.Mutex
+	runner agent.Runner
+	closed bool
+}
+
+func newAsked(a Asked, cfg Config) *asked {
+	return &asked{
+		Asked: a, open: func() (agent.Runner, error) { return cfg.Open(a) },
+		usable: func() bool {
+			if cfg.Usable != nil {
+				return cfg.Usable(a)
+			}
+			return a.Agent.Usable(a.Source)
+		},
+	}
+}
+
+// run returns the runner, and opens it if necessary.
+func (a *asked) run() (agent.Runner, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.runner != nil:
+		return a.runner, nil
+	case a.closed:
+		return nil, agent.ErrClosed
+	}
+	r, err := a.open()
+	if err == nil {
+		a.runner = r
+	}
+	return r, err
+}
+
+// opened returns the runner if it is open, and nil otherwise.
+func (a *asked) opened() agent.Runner {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.runner
+}
+
+func (a *asked) close() error {
+	a.mu.Lock()
+	a.closed = true
+	r := a.runner
+	a.mu.Unlock()
+	if r == nil {
+		return nil
+	}
+	return r.Close()
+}
+
+// searches reports whether the agent can search the web.
+func (a *asked) searches() bool { return a.Agent.SearchTool != "" }
+
+// usable returns the agents that are installed and can be enforced read-only, as far as that
+// is known without running them.
+func (b *Bridge) usable() []*asked {
+	if len(b.agents) == 1 {
+		return b.agents
+	}
+	return slices.DeleteFunc(slices.Clone(b.agents), func(a *asked) bool { return !a.usable() })
+}
+
+// Names returns the names of the agents that can be asked here.
+func (b *Bridge) Names() []string { return names(b.usable()) }
+
+func names(all []*asked) []string {
+	names := []string{}
+	for _, a := range all {
+		names = append(names, a.Agent.Name)
+	}
+	return names
+}
+
+// pick returns the agent for a call: the one that it names, the one of the settings, or the
+// first usable one, if possible of another kind than the client.
+func (b *Bridge) pick(c Common, search bool) (*asked, error) {
+	name := cmp.Or(strings.TrimSpace(c.Agent), b.cfg.Prefer)
+	if name == "" && len(b.agents) > 1 {
+		usable := slices.DeleteFunc(b.usable(), func(a *asked) bool { return search && !a.searches() })
+		own := func(a *asked) bool { return a.Agent.IsClient(c.client) }
+		if i := slices.IndexFunc(usable, func(a *asked) bool { return !own(a) }); i >= 0 {
+			return usable[i], nil
+		}
+		if len(usable) > 0 {
+			return usable[0], nil
+		}
+	}
+	i := slices.IndexFunc(b.agents, func(a *asked) bool { return a.Agent.Name == name })
+	switch {
+	case name == "":
+		i = 0
+	case i < 0:
+		return nil, fmt.Errorf("%s is %q: it must be one of %s", b.cfg.Names.Agent, shorten(name, 60), strings.Join(names(b.agents), ", "))
+	}
+	if a := b.agents[i]; !search || a.searches() {
+		return a, nil
+	}
+	able := slices.DeleteFunc(b.usable(), func(a *asked) bool { return !a.searches() })
+	if len(able) == 0 {
+		return nil, errors.New("no agent here can search the web: Gemini CLI can, once it is installed")
+	}
+	return nil, fmt.Errorf("%s cannot search the web: name one of %s", b.agents[i].Agent.DisplayName, strings.Join(names(able), ", "))
+}
+
+// Chosen returns the agent that a call will ask, unless it continues a conversation.
+func (b *Bridge) Chosen(c Common, search bool) (*agent.Agent, error) {
+	a, err := b.pick(c, search)
+	if err != nil {
+		return nil, err
+	}
+	return a.Agent, nil
+}
+
+// checkDepth returns an error in a process that an asked agent has started: agents that ask
+// each other would not come to an end.
+func checkDepth() error {
+	if os.Getenv(agent.DepthVar) == "" {
+		return nil
+	}
+	return errors.New("you are being asked through Pollux yourself, so you cannot ask another agent through it: answer with what you know and can read")
+}
+
+// workers returns the processes of all agents, each once: those of a pool are the same
+// whichever runner is asked.
+func (b *Bridge) workers() []agent.Worker {
+	all := []agent.Worker{}
+	for _, a := range b.agents {
+		if r := a.opened(); r != nil {
+			all = append(all, r.Workers()...)
+		}
+	}
+	slices.SortFunc(all, func(x, y agent.Worker) int { return cmp.Or(x.Started.Compare(y.Started), x.PID-y.PID) })
+	return slices.CompactFunc(all, func(x, y agent.Worker) bool { return x.PID == y.PID })
+}

@@ -1,0 +1,143 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// A PanelAnswer is the answer of one agent of a panel. At most one of Text and Error is
+// empty.
+type PanelAnswer struct {
+	Agent string `json:"agent"`
+	Text  string `json:"text"`
+	// Error says why there is no complete answer; Text may hold a part.
+	Error string   `json:"error,omitempty"`
+	Notes []string `json:"notes,omitempty"`
+	Meta  Meta     `json:"meta"`
+}
+
+// CheckPanel returns an error for a question that cannot be asked to several agents.
+func (b *Bridge) CheckPanel(in QueryInput) error {
+	names := b.cfg.Names
+	switch {
+	case in.ChangeMode:
+		return errors.New("several agents cannot be asked for changes at the same time: ask one")
+	case in.SessionID != "":
+		return fmt.Errorf("several agents cannot continue one conversation: leave out %s, or ask one agent", names.Session)
+	case in.Agent != "":
+		return fmt.Errorf("%s and a list of agents exclude each other: give one of them", names.Agent)
+	}
+	for _, name := range in.Agents {
+		if _, err := b.pick(Common{Agent: name}, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Panel asks several agents the same question at the same time. It calls done with each
+// answer when it arrives, from one goroutine at a time, and returns all of them in the order
+// of the names. An agent that fails does not affect the others. The error is one of the
+// input.
+func (b *Bridge) Panel(ctx context.Context, in QueryInput, report func(string), done func(PanelAnswer)) ([]PanelAnswer, error) {
+	if err := b.CheckPanel(in); err != nil {
+		return nil, err
+	}
+	var asked []string
+	for _, name := range in.Agents {
+		if !slices.Contains(asked, name) {
+			asked = append(asked, name)
+		}
+	}
+	answers := make([]PanelAnswer, len(asked))
+	var mu sync.Mutex // held while report or done is called
+	var asking sync.WaitGroup
+	for i, name := range asked {
+		asking.Go(func() {
+			one := in
+			one.Agents, one.Agent = nil, name
+			var tell func(string)
+			if report != nil {
+				tell = func(message string) {
+					mu.Lock()
+					defer mu.Unlock()
+					report(name + ": " + message)
+				}
+			}
+			a, err := b.Query(ctx, one, tell)
+			answer := PanelAnswer{Agent: name, Text: a.Text, Notes: a.Notes, Meta: a.Meta}
+			answer.Meta.Agent = name
+			switch f := (*Failure)(nil); {
+			case err != nil:
+				if answer.Error = err.Error(); errors.As(err, &f) {
+					answer.Text = f.Partial
+				}
+			case a.Cut != "":
+				answer.Error = "the answer is incomplete, because it " + a.Cut
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			answers[i] = answer
+			if done != nil {
+				done(answer)
+			}
+		})
+	}
+	asking.Wait()
+	return answers, nil
+}
+
+// Heading returns a line that says who answered, with which model, and how long it took.
+func (b *Bridge) Heading(a PanelAnswer) string {
+	name := a.Agent
+	for _, known := range b.agents {
+		if known.Agent.Name == a.Agent {
+			name = known.Agent.DisplayName
+		}
+	}
+	details := fmt.Sprintf("%.1f s", float64(a.Meta.DurationMs)/1000)
+	if a.Meta.Model != "" {
+		details = a.Meta.Model + ", " + details
+	}
+	return fmt.Sprintf("%s (%s)", name, details)
+}
+
+// panel answers a call of query that names several agents.
+func (s *Server) panel(ctx context.Context, req *mcp.CallToolRequest, in QueryInput) (*mcp.CallToolResult, error) {
+	answers, err := s.b.Panel(ctx, in, reporter(ctx, req), nil)
+	if err != nil {
+		return failed(err, Meta{}), nil
+	}
+	var text strings.Builder
+	failures := 0
+	var longest Meta
+	for _, a := range answers {
+		fmt.Fprintf(&text, "## %s\n\n", s.b.Heading(a))
+		if a.Error != "" {
+			failures++
+			fmt.Fprintf(&text, "[%s]\n\n", a.Error)
+		}
+		if a.Text != "" {
+			text.WriteString(a.Text + "\n\n")
+		}
+		if a.Meta.DurationMs >= longest.DurationMs {
+			longest.DurationMs = a.Meta.DurationMs
+		}
+	}
+	longest.Model = "several"
+	r := s.result(req, Answer{Text: strings.TrimSpace(text.String()), Meta: longest}, nil)
+	data, err := json.Marshal(map[string]any{"answers": answers})
+	if err != nil {
+		return nil, err
+	}
+	r.StructuredContent = json.RawMessage(data)
+	r.IsError = failures == len(answers)
+	return r, nil
+}
