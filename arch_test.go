@@ -29,6 +29,7 @@ var allowed = map[string][]string{
 	"pollux/internal/agent":                     {"lazy", "paths", "sys", "termtext"},
 	"pollux/internal/agent/acp":                 {"agent", "jsonl"},
 	"pollux/internal/agent/agents":              {"agent", "agent/gemini", "agent/oneshot", "agent/pool", "agent/queue"},
+	"pollux/internal/agent/checks":              {"agent", "doctor"},
 	"pollux/internal/agent/agenttest":           {"agent", "sys", "sys/systest"},
 	"pollux/internal/agent/gemini":              {"agent", "agent/acp", "agent/gemini/download", "agent/gemini/settings", "agent/program", "lazy", "paths", "sys"},
 	"pollux/internal/agent/gemini/download":     {"agent", "sys"},
@@ -44,7 +45,7 @@ var allowed = map[string][]string{
 	"pollux/internal/bridge":                    {"agent", "bridge/change", "jsonl", "lazy", "outbox", "paths", "sys", "termtext"},
 	"pollux/internal/bridge/change":             {"git", "hunk", "lazy", "paths", "sys"},
 	"pollux/internal/bridge/change/changetest":  {},
-	"pollux/internal/cli":                       {"agent", "agent/agents", "agent/gemini/checks", "agent/gemini/download", "agent/gemini/settings", "agent/shared", "agent/shared/checks", "bridge", "companion", "companion/journal", "config", "doctor", "editor", "fakemodel", "ide", "ide/claudeide", "ide/claudeide/checks", "ide/codexide", "ide/codexide/checks", "ide/copilotide", "ide/copilotide/checks", "ide/geminiide", "ide/geminiide/checks", "ide/geminiide/conformance", "install", "lazy", "logfile", "paths", "remote", "sys", "termtext", "typo", "usage", "usage/metrics", "view/lsp", "view/term", "view/tmux", "view/web"},
+	"pollux/internal/cli":                       {"agent", "agent/agents", "agent/checks", "agent/gemini/checks", "agent/gemini/download", "agent/gemini/settings", "agent/shared", "agent/shared/checks", "bridge", "companion", "companion/journal", "config", "doctor", "editor", "fakemodel", "ide", "ide/claudeide", "ide/claudeide/checks", "ide/codexide", "ide/codexide/checks", "ide/copilotide", "ide/copilotide/checks", "ide/geminiide", "ide/geminiide/checks", "ide/geminiide/conformance", "install", "lazy", "logfile", "paths", "remote", "sys", "termtext", "typo", "usage", "usage/metrics", "view/lsp", "view/term", "view/tmux", "view/web"},
 	"pollux/internal/companion":                 {"companion/journal", "editor", "git", "hunk", "inputline", "lazy", "outbox", "paths", "sys", "termtext"},
 	"pollux/internal/companion/journal":         {"lazy", "sys"},
 	"pollux/internal/config":                    {"agent", "jsontoml", "sys", "typo"},
@@ -101,7 +102,7 @@ var ground = []string{"gate", "git", "hunk", "inputline", "jsonl", "jsontoml", "
 
 // shared are the packages below agent and ide that name no agent; agent/agents is the
 // table of agents.
-var shared = []string{"agent", "agent/acp", "agent/oneshot", "agent/pool", "agent/program", "agent/queue", "agent/shared", "agent/shared/checks", "ide/asking", "ide/blocking", "ide/lockfile", "ide/mcp"}
+var shared = []string{"agent", "agent/acp", "agent/checks", "agent/oneshot", "agent/pool", "agent/program", "agent/queue", "agent/shared", "agent/shared/checks", "ide/asking", "ide/blocking", "ide/lockfile", "ide/mcp"}
 
 // brokenRule returns the rule of docs/ARCHITECTURE.md that an import breaks, if
 // it breaks one. Both names are without pollux/internal/.

@@ -100,18 +100,27 @@ type Error struct {
 	Remedy Remedy
 }
 
-func (e *Error) Error() string {
-	r := e.Remedy
-	if r == (Remedy{}) {
-		r = remedies[e.Kind]
-	}
-	what := r.What
+func (e *Error) Error() string { return e.What() + ": " + e.Next() }
+
+// What says what failed, and what the agent reported.
+func (e *Error) What() string {
+	what := e.remedy().What
 	if e.Message != "" {
 		what += " (" + e.Message + ")"
 	} else if e.Exit != 0 {
 		what += fmt.Sprintf(" (exit code %d)", e.Exit)
 	}
-	return what + ": " + r.Next
+	return what
+}
+
+// Next is the next step to take.
+func (e *Error) Next() string { return e.remedy().Next }
+
+func (e *Error) remedy() Remedy {
+	if e.Remedy == (Remedy{}) {
+		return remedies[e.Kind]
+	}
+	return e.Remedy
 }
 
 // Error returns an error with the agent's remedy.

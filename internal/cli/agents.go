@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"os"
 	"strings"
 
+	"pollux/internal/agent"
 	"pollux/internal/agent/agents"
 )
 
@@ -27,3 +29,6 @@ func agentNames(word string) string {
 	}
 	return strings.Join(names[:last], ", ") + " " + word + " " + names[last]
 }
+
+// source says for whom an agent other than the first runs, according to the environment.
+func source(row *agent.Agent) agent.Source { return agent.Source{Command: os.Getenv(row.CommandVar)} }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -114,7 +113,7 @@ func bridgeConfig() (bridge.Config, error) {
 	cfg := bridge.Configure(agents.Default(), v)
 	for _, row := range agents.Others() {
 		cfg.Others = append(cfg.Others, bridge.Asked{
-			Agent: row, Source: agent.Source{Command: os.Getenv(row.CommandVar)}, FallbackModel: row.FallbackModel,
+			Agent: row, Source: source(row), FallbackModel: row.FallbackModel,
 		})
 	}
 	return cfg, err

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"pollux/internal/agent/agents"
+	askchecks "pollux/internal/agent/checks"
 	geminichecks "pollux/internal/agent/gemini/checks"
 	"pollux/internal/agent/gemini/settings"
 	"pollux/internal/agent/shared"
@@ -216,10 +217,17 @@ func doctorParts(geminiCommand string) []doctor.Part {
 		{codexide.Command, codexide.Home, codexchecks.Codex},
 	} {
 		l := ide.LaunchOf(agent.command)
+		checks := []doctor.Check{doctor.Command(l.Name, l.Title, l.Package), agent.check}
+		for _, row := range agents.Others() {
+			if row.Name == l.Name {
+				asked := &askchecks.Asked{Agent: row, Source: source(row), Probe: agents.Probe}
+				checks = append(checks, asked.Check)
+			}
+		}
 		parts = append(parts, doctor.Part{
 			Name: l.Name, Heading: l.Title, Agent: l.Name, Title: l.Title,
 			Here:   doctor.Installed(l.Name, agent.home),
-			Checks: []doctor.Check{doctor.Command(l.Name, l.Title, l.Package), agent.check},
+			Checks: checks,
 		})
 	}
 	return parts
