@@ -19,8 +19,12 @@ type Client struct {
 	// key is the member of JSON settings that holds the servers. It is empty for
 	// Codex, whose settings are TOML.
 	key string
-	// typed reports whether the settings name the transport.
-	typed bool
+	// kind is the name of a server on standard input and output, in settings that name
+	// the transport. tools are those that an entry must list to allow them.
+	kind  string
+	tools []string
+	// words reports whether the command is a list with its arguments.
+	words bool
 	// desktop reports whether the program is not started from a shell, and so
 	// lacks its PATH.
 	desktop bool
@@ -28,13 +32,17 @@ type Client struct {
 
 // Clients lists the MCP clients to which the bridge can be added.
 var Clients = []Client{
-	{Name: "claude-code", Title: "Claude Code", file: claudeFile, key: "mcpServers", typed: true},
+	{Name: "claude-code", Title: "Claude Code", file: claudeFile, key: "mcpServers", kind: "stdio"},
 	{Name: "codex", Title: "Codex", file: homeFile("CODEX_HOME", ".codex", "config.toml")},
 	{Name: "cursor", Title: "Cursor", file: homeFile("", ".cursor", "mcp.json"), key: "mcpServers"},
 	{Name: "vscode", Title: "VS Code", file: appFile("Code", "User", "mcp.json"),
-		key: "servers", typed: true, desktop: true},
+		key: "servers", kind: "stdio", desktop: true},
 	// The variable replaces the home directory.
 	{Name: "gemini", Title: "Gemini CLI", file: homeFile("GEMINI_CLI_HOME", "", ".gemini", "settings.json"), key: "mcpServers"},
+	{Name: "qwen", Title: "Qwen Code", file: homeFile("QWEN_HOME", ".qwen", "settings.json"), key: "mcpServers"},
+	{Name: "copilot", Title: "Copilot CLI", file: homeFile("COPILOT_HOME", ".copilot", "mcp-config.json"),
+		key: "mcpServers", kind: "local", tools: []string{"*"}},
+	{Name: "opencode", Title: "opencode", file: opencodeFile, key: "mcp", kind: "local", words: true},
 	{Name: "claude-desktop", Title: "Claude Desktop", file: claudeDesktopFile,
 		key: "mcpServers", desktop: true},
 }
@@ -47,6 +55,24 @@ func claudeFile(m machine) (string, error) {
 		return filepath.Join(dir, ".claude.json"), nil
 	}
 	return homeFile("", ".claude.json")(m)
+}
+
+// opencodeFile returns the file of settings that opencode's user has, or the usual one.
+func opencodeFile(m machine) (string, error) {
+	dir := m.getenv("XDG_CONFIG_HOME")
+	if dir == "" {
+		home, err := m.home()
+		if err != nil {
+			return "", err
+		}
+		dir = filepath.Join(home, ".config")
+	}
+	for _, name := range []string{"opencode.jsonc", "opencode.json"} {
+		if own := m.glob(filepath.Join(dir, "opencode", name)); len(own) > 0 {
+			return own[0], nil
+		}
+	}
+	return filepath.Join(dir, "opencode", "opencode.json"), nil
 }
 
 // claudeDesktopFile returns the settings of Claude Desktop. On Windows, a version that was
@@ -88,8 +114,9 @@ const serverName = "pollux"
 // A serverEntry is the bridge's entry in JSON settings.
 type serverEntry struct {
 	Type    string            `json:"type,omitempty"`
-	Command string            `json:"command"`
-	Args    []string          `json:"args"`
+	Command any               `json:"command"` // a string, or a list of strings with the arguments
+	Args    []string          `json:"args,omitempty"`
+	Tools   []string          `json:"tools,omitempty"`
 	Env     map[string]string `json:"env,omitempty"`
 }
 
@@ -142,9 +169,9 @@ func (c Client) changeText(goos, settings, command string, remove bool) (string,
 	if c.key == "" {
 		return changeTOML(settings, command, remove)
 	}
-	e := serverEntry{Command: command, Args: []string{"bridge"}}
-	if c.typed {
-		e.Type = "stdio"
+	e := serverEntry{Type: c.kind, Command: command, Args: []string{"bridge"}, Tools: c.tools}
+	if c.words {
+		e.Command, e.Args = []string{command, "bridge"}, nil
 	}
 	if c.desktop && goos != "windows" {
 		e.Env = map[string]string{"PATH": os.Getenv("PATH")}

@@ -329,3 +329,27 @@ func TestInstallAfterAFailedUpdate(t *testing.T) {
 		}
 	}
 }
+
+// Each client's entry is written once, follows a program that moved, and goes again.
+func TestInstallAgain(t *testing.T) {
+	for _, c := range Clients {
+		change := func(settings, command string, remove bool) string {
+			t.Helper()
+			after, err := c.change("linux", settings, command, remove)
+			if err != nil {
+				t.Fatalf("%s: %v", c.Name, err)
+			}
+			return after
+		}
+		first := change("", "/old/pollux", false)
+		if again := change(first, "/old/pollux", false); again != first {
+			t.Errorf("%s: the second time changes it to %s", c.Name, again)
+		}
+		if moved := change(first, "/new/pollux", false); !strings.Contains(moved, "/new/pollux") || strings.Contains(moved, "/old/pollux") {
+			t.Errorf("%s: with another path it is %s", c.Name, moved)
+		}
+		if rest := change(first, "/old/pollux", true); strings.Contains(rest, "pollux") {
+			t.Errorf("%s: what is left is %s", c.Name, rest)
+		}
+	}
+}

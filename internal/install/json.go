@@ -72,8 +72,9 @@ func merge(old *hujson.Value, entry serverEntry, indent string) (same bool) {
 		same = false
 	}
 	var has struct {
-		Command string
+		Command any
 		Args    []string
+		Tools   []string
 		Env     map[string]any
 		Type    string
 	}
@@ -81,11 +82,14 @@ func merge(old *hujson.Value, entry serverEntry, indent string) (same bool) {
 	if has.Type != entry.Type && entry.Type != "" {
 		set("type", entry.Type)
 	}
-	if has.Command != entry.Command {
+	if fmt.Sprint(has.Command) != fmt.Sprint(entry.Command) {
 		set("command", entry.Command)
 	}
-	if !slices.Contains(has.Args, "bridge") {
+	if len(entry.Args) > 0 && !slices.Contains(has.Args, "bridge") {
 		set("args", entry.Args)
+	}
+	if len(entry.Tools) > 0 && has.Tools == nil {
+		set("tools", entry.Tools)
 	}
 	if path := entry.Env["PATH"]; path != "" {
 		env := jsontoml.Member(o, "env")
