@@ -1737,16 +1737,20 @@ Check COUNT times, by default `pollux--max-waits'."
    (t (run-at-time pollux--poll-interval nil #'pollux--type-when-ready
                    buffer prompt (1- (or count pollux--max-waits))))))
 
+(defun pollux--last-line ()
+  "Return the number of the last line of the region."
+  (line-number-at-pos (if (= (region-end) (region-beginning))
+                          (region-end)
+                        (1- (region-end)))
+                      t))
+
 (defun pollux--target ()
   "Return Pollux's parameters for the file and the lines of the region."
   (append
    (when buffer-file-name (list :path (expand-file-name buffer-file-name)))
    (when (and buffer-file-name (use-region-p))
      (list :line (line-number-at-pos (region-beginning) t)
-           :endLine (line-number-at-pos (if (= (region-end) (region-beginning))
-                                            (region-end)
-                                          (1- (region-end)))
-                                        t)))))
+           :endLine (pollux--last-line)))))
 
 (defun pollux--running-terminals ()
   "Return the terminals in which agents run, as Pollux wants to know them."
@@ -1795,6 +1799,89 @@ name of the AGENT."
     (user-error "This buffer is not a file: enter a question"))
   (pollux--send (append (list :question question) (when agent (list :agent agent)) (pollux--target))))
 
+;;;; Questions
+
+(defvar pollux--question nil "The process that answers a question.")
+
+(defvar pollux-answer-mode-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map "q" #'pollux-answer-close)
+    map)
+  "Keys in the buffer with an agent's answers.")
+
+(define-derived-mode pollux-answer-mode text-mode "Answer"
+  "Mode of the buffer with an agent's answers, which are Markdown."
+  (visual-line-mode)
+  (setq buffer-read-only t)
+  (add-hook 'kill-buffer-hook #'pollux--end-question nil t))
+
+(defun pollux--end-question ()
+  "End the question in progress."
+  (when (process-live-p pollux--question)
+    (delete-process pollux--question)))
+
+(defun pollux-answer-close ()
+  "End the question in progress, and close the buffer with the answers."
+  (interactive)
+  (quit-window t))
+
+(defun pollux--add-answer (buffer text)
+  "Append TEXT to the BUFFER with the answers."
+  (when (buffer-live-p buffer)
+    (with-current-buffer buffer
+      (let ((inhibit-read-only t))
+        (save-excursion
+          (goto-char (point-max))
+          (insert text))))))
+
+(defun pollux--excerpt ()
+  "Return the lines of the region as a part of a question."
+  (if (not (use-region-p))
+      ""
+    (format "%s, lines %d to %d:\n\n```\n%s\n```\n\n"
+            (if buffer-file-name (file-relative-name buffer-file-name) (buffer-name))
+            (line-number-at-pos (region-beginning) t) (pollux--last-line)
+            (buffer-substring-no-properties (region-beginning) (region-end)))))
+
+;;;###autoload
+(defun pollux-ask (question &optional agent)
+  "Ask an agent a QUESTION, with the region, and show its answer in a buffer.
+The agent can read the files here, and change nothing.  Asking again continues
+the conversation until the buffer is closed.  With a prefix argument, ask for
+the name of the AGENT."
+  (interactive (list (read-string "Ask an agent: ")
+                     (when current-prefix-arg (pollux--read-agent))))
+  (when (string-empty-p question)
+    (user-error "Enter a question"))
+  (when (process-live-p pollux--question)
+    (user-error "A question is still being answered: press q in its window to end it"))
+  (let* ((prompt (concat (pollux--excerpt) question))
+         (directory default-directory)
+         (buffer (get-buffer-create "*pollux answer*"))
+         (more (> (buffer-size buffer) 0))
+         (command (append (list (pollux--program) "ask" "--stream")
+                          (when agent (list "--agent" agent))
+                          (when more (list "--continue")))))
+    (with-current-buffer buffer
+      (unless (derived-mode-p 'pollux-answer-mode)
+        (pollux-answer-mode))
+      (unless more
+        (setq default-directory directory)))
+    (display-buffer buffer)
+    (pollux--add-answer buffer (concat (when more "\n") "> " question "\n\n"))
+    (let ((default-directory (buffer-local-value 'default-directory buffer)))
+      (setq pollux--question
+            (make-process :name "pollux-ask" :command command :buffer nil
+                          :connection-type 'pipe :coding 'utf-8-emacs-unix :noquery t
+                          :stderr (make-pipe-process
+                                   :name "pollux-ask-errors" :noquery t :coding 'utf-8-emacs-unix
+                                   :sentinel #'ignore
+                                   :filter (lambda (_ text) (pollux--add-answer buffer (concat "\n" text))))
+                          :filter (lambda (_ text) (pollux--add-answer buffer text))
+                          :sentinel (lambda (_ _) (pollux--add-answer buffer "\n* * *\n")))))
+    (process-send-string pollux--question prompt)
+    (process-send-eof pollux--question)))
+
 (defun pollux--problems ()
   "Return the diagnostics of the buffer, for a question."
   (mapcar (lambda (d)
@@ -1825,6 +1912,7 @@ name of the AGENT."
     (define-key map "o" #'pollux-open)
     (define-key map "t" #'pollux-toggle)
     (define-key map "s" #'pollux-send)
+    (define-key map "k" #'pollux-ask)
     (define-key map "d" #'pollux-diagnostics)
     (define-key map "a" #'pollux-accept)
     (define-key map "r" #'pollux-reject)

@@ -32,6 +32,7 @@ type asking struct {
 	schema  string
 	search  bool
 	asJSON  bool
+	stream  bool
 	resume  bool
 	logs    logFlags
 	there   poolFlags
@@ -90,6 +91,7 @@ its flags --ssh, --socket, --via and --map.`,
 	flags.BoolVar(&a.search, "search", false, "search the web")
 	flags.BoolVar(&a.in.ChangeMode, "changes", false, "propose changes, and print them as a diff for git apply")
 	flags.BoolVar(&a.asJSON, "json", false, "print the answer, the model and other details as JSON")
+	flags.BoolVar(&a.stream, "stream", false, "print the text as it arrives into a pipe or a file, too, as on a terminal")
 	a.logs.add(cmd)
 	a.there.add(cmd)
 	return cmd
@@ -261,6 +263,7 @@ func (a *asking) offerAgent(ctx context.Context, cfg bridge.Config) error {
 func (a *asking) ask(ctx context.Context, b *bridge.Bridge, row *agent.Agent) error {
 	plain := !a.asJSON && !a.in.ChangeMode && a.shape == nil
 	a.screen = newScreen(a.streams, row, plain)
+	a.screen.live = a.screen.live || plain && a.stream
 	a.in.Emit = a.screen.event
 	answer, err := a.call(ctx, b)
 	a.screen.clear()

@@ -1,6 +1,7 @@
 vim9script
 # The command :Pollux.
 
+import autoload 'pollux/ask.vim'
 import autoload 'pollux/client.vim'
 import autoload 'pollux/diff.vim'
 import autoload 'pollux/terminal.vim'
@@ -106,7 +107,7 @@ def List()
   }})
 enddef
 
-const names = ['open', 'toggle', 'send', 'diagnostics', 'accept', 'reject', 'next', 'next-hunk', 'previous-hunk',
+const names = ['open', 'toggle', 'send', 'ask', 'diagnostics', 'accept', 'reject', 'next', 'next-hunk', 'previous-hunk',
   'accept-hunk', 'undo-hunk', 'list', 'status', 'log', 'start', 'stop']
 
 # Returns the commands of the agents that the user can name, those that are installed
@@ -119,7 +120,7 @@ enddef
 
 export def Complete(lead: string, line: string, _: number): list<string>
   var all: list<string> = []
-  if line =~ 'Pollux\s\+send\s\+--agent\s\+\S*$'
+  if line =~ 'Pollux\s\+\(send\s\+--agent\|ask\)\s\+\S*$'
     all = Agents()
   elseif line =~ '^\S*\s\+\S*$'
     all = sort(copy(names)) + Agents()
@@ -145,6 +146,13 @@ export def Run(args: string, range: number, line1: number, line2: number)
       client.Say('this buffer is not a file: add a question, :Pollux send QUESTION', 'error')
     else
       Send(params, rest)
+    endif
+  elseif name == 'ask'
+    var agent = matchstr(rest, '^\S\+\ze\s')
+    if index(Agents(), agent) >= 0
+      ask.Ask(agent, trim(rest[len(agent) :]), range, line1, line2)
+    else
+      ask.Ask('', rest, range, line1, line2)
     endif
   elseif name == 'diagnostics'
     Diagnostics(params, rest)

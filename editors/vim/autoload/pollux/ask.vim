@@ -1,0 +1,97 @@
+vim9script
+# Asks an agent a question, and shows its answer in a buffer.
+
+import autoload 'pollux.vim' as options
+import autoload 'pollux/client.vim'
+
+const name = 'pollux://answer'
+var job: job # of the question in progress
+
+def Running(): bool
+  return job_status(job) == 'run'
+enddef
+
+def Append(buf: number, text: string)
+  if !bufloaded(buf)
+    return
+  endif
+  var lines = split(text, "\n", true)
+  var last = getbufline(buf, '$')[0]
+  setbufvar(buf, '&modifiable', 1)
+  setbufline(buf, '$', last .. lines[0])
+  appendbufline(buf, '$', lines[1 :])
+  setbufvar(buf, '&modifiable', 0)
+enddef
+
+# Ends the question of a closed buffer.
+export def Closed()
+  if Running()
+    job_stop(job)
+  endif
+enddef
+
+# Shows the buffer with the answers, and returns it. It is empty before the first question.
+def Answers(): number
+  var buf = bufnr('^' .. name .. '$')
+  var window = bufwinid(buf)
+  if window > 0
+    return buf
+  endif
+  var before = win_getid()
+  botright new
+  if buf > 0
+    execute 'buffer' buf
+  else
+    execute 'file' name
+    setlocal buftype=nofile bufhidden=wipe noswapfile filetype=markdown wrap nomodifiable
+    nnoremap <buffer> q <Cmd>close<CR>
+    autocmd BufWipeout <buffer> pollux#ask#Closed()
+  endif
+  buf = bufnr()
+  win_gotoid(before)
+  return buf
+enddef
+
+# Asks a question. agent may be empty. A question continues the conversation in the buffer.
+export def Ask(agent: string, question: string, range: number, line1: number, line2: number)
+  if question == ''
+    client.Say('add a question: :Pollux ask QUESTION', 'error')
+    return
+  endif
+  if Running()
+    client.Say('a question is still being answered: press q in its window to end it', 'error')
+    return
+  endif
+  var program = options.Program()
+  if program == ''
+    client.Say(printf('`%s` is not installed, or not on the PATH: see :help pollux-install', options.Command()), 'error')
+    return
+  endif
+  var prompt = question
+  if range > 0
+    prompt = printf("%s, lines %d to %d:\n\n```\n%s\n```\n\n%s", fnamemodify(bufname(), ':.'), line1, line2,
+      getline(line1, line2)->join("\n"), question)
+  endif
+  var buf = Answers()
+  var more = len(getbufline(buf, 1, '$')) > 1
+  var command = [program, 'ask', '--stream']
+  if agent != ''
+    extend(command, ['--agent', agent])
+  endif
+  if more
+    add(command, '--continue')
+  endif
+  Append(buf, (more ? "\n" : '') .. '> ' .. question .. "\n\n")
+  job = job_start(command, {
+    in_mode: 'raw', out_mode: 'raw', err_mode: 'nl', noblock: 1, stoponexit: 'term',
+    out_cb: (_, text) => Append(buf, text),
+    err_cb: (_, line) => Append(buf, "\n" .. line .. "\n"),
+    exit_cb: (_, _) => Append(buf, "\n* * *\n"),
+  })
+  if Running()
+    ch_sendraw(job, prompt)
+    ch_close_in(job)
+  else
+    Append(buf, printf("cannot start `%s`\n", program))
+  endif
+enddef
