@@ -26,7 +26,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"pollux/internal/editor"
-	"pollux/internal/ide"
 	"pollux/internal/install"
 	"pollux/internal/sys"
 	"pollux/internal/termtext"
@@ -97,21 +96,19 @@ func newRoot(streams IO) *cobra.Command {
 	var showVersion bool
 	root := &cobra.Command{
 		Use:   "pollux",
-		Short: "Gemini CLI's companion for every editor, and its bridge for every agent",
-		Long: `Pollux connects terminal coding agents, such as Gemini CLI and Claude Code, to
-your editor. It tells the agent which files are open, where the cursor is and what
-is selected, and shows the changes that the agent proposes as diffs that you edit,
-accept or reject. It also lets other agents, and your shell, ask Gemini CLI
-questions, enforced read-only.
+		Short: "Connect coding agents to your editor, and to each other",
+		Long: `Pollux connects coding agents in the terminal, such as Gemini CLI and Claude
+Code, to your editor. It tells the agent what you have open and selected, and
+shows the changes that the agent proposes as diffs that you edit, accept or
+reject. It also lets other agents, and your shell, ask Gemini CLI, read-only.
 
-  pollux run      start an agent here and review its changes in the browser
-  pollux demo     try Pollux on a sample project: no account and no key needed
-  pollux ask      ask a question from the shell
-  pollux install  install the plugin for Neovim, Vim, Emacs, Kakoune or Helix, or
-                  add the bridge to Claude Code, Codex, Cursor or VS Code
-  pollux review   review pending changes in a terminal
-  pollux doctor   find out why an agent does not connect, and what to do
-  pollux help     read the manual: ` + "`pollux help help`" + ` lists its pages`,
+Start here:
+
+  pollux demo          try it on a sample project: no account and no key needed
+  pollux run           start an agent here and review its changes in the browser
+  pollux install nvim  connect Neovim to agents; also vim, emacs, kakoune, helix
+  pollux doctor        find out why an agent does not connect, and what to do
+  pollux help help     list the pages of the manual`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -128,18 +125,33 @@ questions, enforced read-only.
 	root.SetOut(streams.Out)
 	root.SetErr(streams.Err)
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return applySettings(cmd) }
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(flagError)
+	addGroup(root, "Every day:", newRun(streams), newReview(streams), newOpen(streams), newSend(streams), newAsk(streams))
+	addGroup(root, setUpGroup, newInstall(streams), newDoctor(streams), newConfig(streams), newDemo(streams))
+	addGroup(root, lookGroup, newStatus(streams), newJournal(streams), newUsage(streams), newLog(streams), newVersion(streams))
 	root.AddCommand(
-		newRun(streams), newDemo(streams), newIDE(streams), newConnect(streams),
-		newConfig(streams), newLog(streams),
-		newReview(streams), newOpen(streams), newSend(streams), newLSP(streams), newNotify(streams), newStatus(streams), newDoctor(streams), newJournal(streams),
-		newBridge(streams), newPool(streams), newAsk(streams), newUsage(streams), newInstall(streams), newConformance(streams),
-		newVersion(streams),
+		newIDE(streams), newLSP(streams), newBridge(streams), newConnect(streams), newNotify(streams), newPool(streams),
+		newConformance(streams),
 	)
 	root.SetHelpCommand(newHelp(streams))
+	root.SetHelpCommandGroupID(lookGroup)
+	root.SetCompletionCommandGroupID(setUpGroup)
 	root.InitDefaultHelpCmd()
+	showGroups(root)
 	eachCommand(root, checkArgs)
 	return root
+}
+
+// The titles of the groups with commands of cobra.
+const setUpGroup, lookGroup = "Set up:", "Look:"
+
+// addGroup adds commands to a command, in a group with a title.
+func addGroup(root *cobra.Command, title string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: title, Title: title})
+	for _, cmd := range commands {
+		cmd.GroupID = title
+		root.AddCommand(cmd)
+	}
 }
 
 func newVersion(streams IO) *cobra.Command {
@@ -198,10 +210,9 @@ func suggestions(cmd *cobra.Command, name string) (all []string) {
 	for _, s := range names {
 		all = append(all, cmd.CommandPath()+" "+s)
 	}
-	isAgent := func(l ide.Launch) bool { return l.Name == name }
 	isClient := func(c install.Client) bool { return c.Name == name }
 	switch {
-	case !cmd.HasParent() && slices.ContainsFunc(ide.Launches(), isAgent):
+	case !cmd.HasParent() && isAgent(name):
 		all = append(all, "pollux run -- "+name)
 	case cmd.Name() == "install" && slices.ContainsFunc(install.Clients, isClient):
 		all = append(all, "pollux install bridge "+name)

@@ -16,6 +16,8 @@ import (
 	"unicode"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"pollux/internal/editor"
 	"pollux/internal/sys"
@@ -142,6 +144,12 @@ func TestErrorsNameTheNextStep(t *testing.T) {
 		{"run -- claud", 127, "did you mean `pollux run -- claude`?"},
 		{"status extra", 2, "`pollux status --help`"},
 		{"status --nosuch", 2, "`pollux status --help`"},
+		{"status --jsn", 2, "did you mean `--json`?\nRun `pollux status --help`"},
+		{"status --json=maybe", 2, "--json maybe: use true or false\nRun `pollux status --help`"},
+		{"status -x", 2, `unknown flag "-x"`},
+		{"log --lines", 2, "--lines has no value: add the lines"},
+		{"log --lines many", 2, "--lines many: use a whole number"},
+		{"ask --timeout soon hi", 2, "use a time such as 90s or 5m"},
 		{"journal shwo", 2, "did you mean `pollux journal show`?\nRun `pollux journal --help`"},
 		{"journal show", 2, "`pollux journal` lists them\nUsage: pollux journal show ID [flags]\nRun `pollux journal show --help`"},
 		{"notify f g", 2, "name one file"},
@@ -164,7 +172,10 @@ func TestErrorsNameTheNextStep(t *testing.T) {
 		{"ide --listen 0.0.0.0", 2, "name one IP address"},
 		{"lsp --listen localhost", 2, "name one IP address"},
 		{"review", 1, "`pollux open`"},
-		{"run gemini", 2, "goes after --, as in `pollux run " + sys.EndOfFlags() + " gemini`"},
+		{"run gemini", 127, "`npm install -g @google/gemini-cli`"},
+		{"run gemni", 2, "did you mean `pollux run gemini`?"},
+		{"run bash", 2, "as in `pollux run " + sys.EndOfFlags() + " bash`"},
+		{"run claude --model x", 2, "as in `pollux run " + sys.EndOfFlags() + " claude --model`"},
 		{"run", 1, "npm install"},
 		{"run -- nosuchprogram", 127, "check the command after --"},
 		{"run -- claude", 127, "`npm install -g @anthropic-ai/claude-code`"},
@@ -196,6 +207,29 @@ func TestErrorsNameTheNextStep(t *testing.T) {
 			t.Errorf("pollux %s: exit code %d, output %q, errors %q; want %d and %q", tt.args, code, out.String(),
 				errs.String(), tt.code, tt.says)
 		}
+	}
+}
+
+// A flag with a wrong value says which values it takes: users saw `strconv.ParseBool`.
+func TestWrongValues(t *testing.T) {
+	systest.SetHome(t, t.TempDir())
+	n := 0
+	eachCommand(Root(), func(cmd *cobra.Command) {
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if f.Value.Type() == "string" || strings.HasPrefix(f.Value.Type(), "string") {
+				return
+			}
+			n++
+			var errs bytes.Buffer
+			args := append(strings.Fields(cmd.CommandPath())[1:], "--"+f.Name+"=nonsense")
+			code := Run(t.Context(), IO{strings.NewReader(""), io.Discard, &errs}, args)
+			if text := errs.String(); code != 2 || !strings.Contains(text, "--"+f.Name+" nonsense: use ") {
+				t.Errorf("pollux %s: exit code %d, %q", strings.Join(args, " "), code, text)
+			}
+		})
+	})
+	if n < 10 {
+		t.Errorf("%d flags", n)
 	}
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -19,7 +20,7 @@ import (
 
 // newHelp returns the command that replaces cobra's own: it also shows the manual.
 func newHelp(streams IO) *cobra.Command {
-	var noPager bool
+	var noPager, all bool
 	cmd := &cobra.Command{
 		Use:   "help [TOPIC | COMMAND]",
 		Short: "Show a page of the manual, or the help of a command",
@@ -40,32 +41,77 @@ shows the page; COMMAND --help shows the help of the command.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
+				if all {
+					groupForPrograms(cmd.Root())
+				}
+				cmd.Root().InitDefaultHelpFlag()
 				return cmd.Root().Help()
 			}
-			all := topics()
-			if len(args) == 1 && slices.Contains(all, args[0]) {
-				return showTopic(cmd.Context(), streams, args[0], noPager)
+			if file, ok := fileOf(args[0]); ok && len(args) == 1 {
+				return showTopic(cmd.Context(), streams, topicOf(file), noPager)
 			}
 			about, rest, err := cmd.Root().Find(args)
 			if err != nil || len(rest) > 0 || about == cmd.Root() {
-				var names []string
-				cmd.Root().SuggestionsMinimumDistance = maxTypos
-				for _, s := range append(similar(args[0], all), cmd.Root().SuggestionsFor(args[0])...) {
-					names = append(names, "pollux help "+s)
-				}
-				return usageError{unknown("topic", strings.Join(args, " "), slices.Compact(names))}
+				return usageError{unknownTopic(cmd.Root(), args)}
 			}
 			about.InitDefaultHelpFlag()
 			return about.Help()
 		},
 	}
 	cmd.Flags().BoolVar(&noPager, "no-pager", false, "do not send the output to $PAGER on a terminal")
+	cmd.Flags().BoolVar(&all, "all", false, "without a topic: also list the commands that other programs start")
 	show := cmd.HelpFunc()
 	cmd.SetHelpFunc(func(cmd *cobra.Command, args []string) {
 		listTopics(cmd)
 		show(cmd, args)
 	})
 	return cmd
+}
+
+// unknownTopic returns the error for a topic that does not exist. It names those that it may
+// mean, or all.
+func unknownTopic(root *cobra.Command, args []string) error {
+	var names []string
+	root.SuggestionsMinimumDistance = maxTypos
+	for _, s := range append(similar(args[0], topics()), root.SuggestionsFor(args[0])...) {
+		names = append(names, "pollux help "+s)
+	}
+	name := strings.Join(args, " ")
+	if len(names) > 0 {
+		return unknown("topic", name, slices.Compact(names))
+	}
+	return fmt.Errorf("unknown topic %q: use one of %s, or the name of a command", name, strings.Join(topics(), ", "))
+}
+
+// showGroups makes the help of the root command leave out the commands that have no group,
+// and say how to see them.
+func showGroups(root *cobra.Command) {
+	show := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		brief := cmd == root && !root.ContainsGroup(forPrograms)
+		if brief {
+			for _, sub := range root.Commands() {
+				sub.Hidden = sub.Hidden || sub.GroupID == ""
+			}
+		}
+		show(cmd, args)
+		if brief {
+			fmt.Fprintln(root.OutOrStdout(), "The commands that editors, MCP clients and scripts start: pollux help --all")
+		}
+	})
+}
+
+// forPrograms is the group of the commands that other programs start.
+const forPrograms = "programs"
+
+// groupForPrograms puts the commands without a group into a group.
+func groupForPrograms(root *cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: forPrograms, Title: "For editors, MCP clients and scripts:"})
+	for _, sub := range root.Commands() {
+		if sub.GroupID == "" {
+			sub.GroupID = forPrograms
+		}
+	}
 }
 
 // listTopics adds the topics with their titles to the help text of the command help.
@@ -86,15 +132,32 @@ func topics() (all []string) {
 			all = append(all, topicOf(f))
 		}
 	}
+	slices.Sort(all)
 	return all
 }
 
 // topicOf returns the topic of a file of the manual.
-func topicOf(file string) string { return strings.ToLower(strings.TrimSuffix(path.Base(file), ".md")) }
+func topicOf(file string) string {
+	name := strings.ToLower(strings.TrimSuffix(path.Base(file), ".md"))
+	return cmp.Or(docs.Topics[name], name)
+}
+
+// fileOf returns the file of a topic, which may have the name of the file.
+func fileOf(topic string) (file string, ok bool) {
+	files, _ := fs.Glob(docs.FS, "*.md")
+	i := slices.IndexFunc(files, func(f string) bool {
+		return !slices.Contains(docs.Project, f) && (topicOf(f) == topic || strings.EqualFold(f, topic+".md"))
+	})
+	if i < 0 {
+		return "", false
+	}
+	return files[i], true
+}
 
 // readTopic returns the text of a page.
 func readTopic(topic string) string {
-	text, _ := docs.FS.ReadFile(strings.ToUpper(topic) + ".md")
+	file, _ := fileOf(topic)
+	text, _ := docs.FS.ReadFile(file)
 	return string(text)
 }
 
@@ -137,7 +200,7 @@ const (
 
 var (
 	comment = lazy.Regexp(`(?s)<!-- developers -->.*?<!-- users -->\n?|<!--.*?-->\n?`)
-	tests   = lazy.Regexp(`\s*\(` + testNames + `\)|(?:<br>|[:,]\s+|\|\s*)` + testNames)
+	tests   = lazy.Regexp(`\s*\(` + testNames + `\)|[:,]\s+` + testNames)
 	image   = lazy.Regexp(`!\[[^\]]*\]\([^)]*\)\n*`)
 	link    = lazy.Regexp(`\[([^\]]*)\]\(([^)]*)\)`)
 )
@@ -147,12 +210,7 @@ var (
 // to files that users do not have.
 func forUsers(text string) string {
 	text = comment().ReplaceAllString(text, "")
-	text = tests().ReplaceAllStringFunc(text, func(names string) string {
-		if strings.HasPrefix(names, "|") {
-			return "| "
-		}
-		return ""
-	})
+	text = tests().ReplaceAllString(text, "")
 	text = image().ReplaceAllString(text, "")
 	return link().ReplaceAllStringFunc(text, func(whole string) string {
 		m := link().FindStringSubmatch(whole)

@@ -3,6 +3,8 @@ package cli
 import (
 	"bytes"
 	"io"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,9 +18,12 @@ import (
 
 func TestHelp(t *testing.T) {
 	for args, want := range map[string]string{
-		"help":              "pollux help     read the manual",
+		"help":              "pollux help help     list the pages of the manual",
+		"help --all":        "\n\nFor editors, MCP clients and scripts:\n  bridge ",
+		"--help":            "\n\nEvery day:\n  ask ",
 		"help help":         "  agents       Agents: ",
-		"help bridge":       "# The bridge: ask", // the page, not the command
+		"help claude-code":  "# Claude Code and opencode", // the name of the file
+		"help bridge":       "# The bridge: ask",          // the page, not the command
 		"help agents":       "\n  open file, selection\n    Gemini CLI 0.61.0: yes\n",
 		"help journal":      "pollux journal [command]", // the command
 		"help journal show": "pollux journal show ID",
@@ -32,7 +37,7 @@ func TestHelp(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{
-		"help nosuch":      `unknown topic "nosuch"`,
+		"help nosuch":      `unknown topic "nosuch": use one of agents, bridge, claude, codex, commands, `,
 		"help remotte":     "did you mean `pollux help remote`?",
 		"help jurnal":      "did you mean `pollux help journal`?",
 		"help journal foo": `unknown topic "journal foo"`,
@@ -42,6 +47,90 @@ func TestHelp(t *testing.T) {
 			t.Errorf("pollux %s: exit code %d, errors %q; want %q", args, code, errs.String(), want)
 		}
 	}
+}
+
+// Users see what they start themselves; one line says how to see the rest.
+func TestHelpGroups(t *testing.T) {
+	text := func(args ...string) string {
+		var out bytes.Buffer
+		if code := Run(t.Context(), IO{strings.NewReader(""), &out, io.Discard}, args); code != 0 {
+			t.Errorf("%v: exit code %d", args, code)
+		}
+		return out.String()
+	}
+	brief, all := text("help"), text("help", "--all")
+	for line := range strings.Lines(all) {
+		if ansi.StringWidth(line) > 81 {
+			t.Errorf("too wide: %q", line)
+		}
+	}
+	for _, cmd := range Root().Commands() {
+		row := "\n  " + cmd.Name() + " "
+		if shown := strings.Contains(brief, row); shown != (cmd.GroupID != "") {
+			t.Errorf("%s is shown: %v", cmd.Name(), shown)
+		}
+		if !strings.Contains(all, row) {
+			t.Errorf("--all does not show %s", cmd.Name())
+		}
+	}
+	if !strings.Contains(brief, "pollux help --all") || strings.Contains(all, "pollux help --all") {
+		t.Errorf("%s\n%s", brief, all)
+	}
+	for _, args := range [][]string{{}, {"--help"}, {"-h"}} {
+		if got := text(args...); got != brief {
+			t.Errorf("%v shows\n%s", args, got)
+		}
+	}
+}
+
+// The page of commands has every command.
+func TestCommandsPage(t *testing.T) {
+	for _, cmd := range Root().Commands() {
+		if !strings.Contains(readTopic("commands"), "\n| `pollux "+cmd.Name()) {
+			t.Errorf("it does not have %s", cmd.Name())
+		}
+	}
+}
+
+// Links lead to files and headings that exist.
+func TestLinks(t *testing.T) {
+	const root = "../.."
+	files, _ := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	for _, name := range append(files, filepath.Join(root, "README.md"), filepath.Join(root, "CONTRIBUTING.md"), filepath.Join(root, "release", "README.md")) {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link().FindAllStringSubmatch(string(text), -1) {
+			file, heading, _ := strings.Cut(m[2], "#")
+			if strings.Contains(m[2], "://") {
+				continue
+			}
+			target := name
+			if file != "" {
+				target = filepath.Join(filepath.Dir(name), filepath.FromSlash(file))
+			}
+			linked, err := os.ReadFile(target)
+			if err != nil && filepath.Ext(target) != "" {
+				t.Errorf("%s: %v", name, err)
+			}
+			if heading != "" && !slices.Contains(anchors(string(linked)), heading) {
+				t.Errorf("%s: %s has no heading %q", name, target, heading)
+			}
+		}
+	}
+}
+
+// anchors returns what links to the headings of a page say after #.
+func anchors(page string) (all []string) {
+	other := regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
+	for line := range strings.Lines(page) {
+		if heading := strings.TrimLeft(line, "#"); heading != line {
+			name := other.ReplaceAllString(strings.ToLower(strings.TrimSpace(heading)), "")
+			all = append(all, strings.ReplaceAll(name, " ", "-"))
+		}
+	}
+	return all
 }
 
 var (
@@ -79,18 +168,17 @@ func TestHelpNamesTopics(t *testing.T) {
 
 func TestForUsers(t *testing.T) {
 	for text, want := range map[string]string{
-		"see [Claude Code](CLAUDE.md#x).":  "see Claude Code (`pollux help claude`).",
-		"[POOL.md](POOL.md#x) says":        "`pollux help pool` says",
-		"[above](#x), [code](../main.go)":  "above, code",
-		"[the code](ARCHITECTURE.md)":      "the code",
-		"[site](https://example.org/a.md)": "site (https://example.org/a.md)",
-		"![a\npicture](demo.png)\n\nText":  "Text",
-		"[two\nlines](POOL.md)":            "two\nlines (`pollux help pool`)",
+		"see [Claude Code](CLAUDE-CODE.md#x).": "see Claude Code (`pollux help claude`).",
+		"[POOL.md](POOL.md#x) says":            "`pollux help pool` says",
+		"[above](#x), [code](../main.go)":      "above, code",
+		"[the code](ARCHITECTURE.md)":          "the code",
+		"[site](https://example.org/a.md)":     "site (https://example.org/a.md)",
+		"![a\npicture](demo.png)\n\nText":      "Text",
+		"[two\nlines](POOL.md)":                "two\nlines (`pollux help pool`)",
 
-		"It holds: `TestA`,\n`TestB/c_d...`. More":                               "It holds. More",
-		"a key\n(`TestA`, `FuzzB`), or":                                          "a key, or",
-		"| a | yes<br>`TestA` | `TestA`, `TestB` |":                              "| a | yes |  |",
-		"<!-- a -->\nText":                                                       "Text",
+		"It holds: `TestA`,\n`TestB/c_d...`. More": "It holds. More",
+		"a key\n(`TestA`, `FuzzB`), or":            "a key, or",
+		"<!-- a -->\nText":                         "Text",
 		"A\n\n<!-- developers -->\n`TestA` is\n\nfor them.\n<!-- users -->\n\nB": "A\n\n\nB",
 	} {
 		if got := forUsers(text); got != want {

@@ -22,7 +22,7 @@ func newPool(streams IO) *cobra.Command {
 	var background, reports bool
 	cmd := &cobra.Command{
 		Use:   "pool",
-		Short: "Share warm processes between all bridges; bridges start it themselves",
+		Short: "Share warm processes between all bridges; they start it",
 		Long: `The pool owns the warm processes of all your MCP clients, so that five sessions
 need one process and not five, and share the limits of one account. The first
 bridge that needs a process starts the pool in the background. It ends after 10

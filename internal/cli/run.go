@@ -32,7 +32,7 @@ func newRun(streams IO) *cobra.Command {
 	var attach, ownMode bool
 	var review func() (string, error)
 	cmd := &cobra.Command{
-		Use:   "run [-- AGENT [ARGUMENT...]]",
+		Use:   "run [AGENT] [-- AGENT ARGUMENT...]",
 		Short: "Start an agent here, connected to a companion",
 		Long: `Starts a companion for this directory and runs an agent in this terminal,
 connected to it:
@@ -42,10 +42,11 @@ You review the changes that the agent proposes on a page in the browser, and in
 any editor that joins (pollux ide --attach). In tmux, --review split opens the
 review in a new pane, --review popup in a popup.
 
-Pollux starts the agent that is installed. If there are several, it asks which
-one, and remembers the answer. The command after -- is run instead, with its
-arguments:
+Without AGENT, Pollux starts the one that is installed. If there are several, it
+asks which one, and remembers the answer. Arguments of the agent, and any other
+command, go after --:
 
+    pollux run claude
     pollux run -- claude --permission-mode default
     pollux run -- gemini --model gemini-2.5-flash
 
@@ -70,9 +71,8 @@ it on there.`,
 		ValidArgsFunction: completeAgents,
 		Args:              cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if cmd.ArgsLenAtDash() != 0 && len(args) > 0 {
-				return usageError{fmt.Errorf("unknown argument %q: the command to run goes after --, as in `pollux run %s %s`",
-					args[0], sys.EndOfFlags(), args[0])}
+			if err := namesAgent(args, cmd.ArgsLenAtDash()); err != nil {
+				return err
 			}
 			where, err := review()
 			if err != nil {
@@ -150,6 +150,24 @@ it on there.`,
 	switchFlag(cmd, "run.own-mode", &ownMode)
 	review = reviewFlag(cmd, streams)
 	return cmd
+}
+
+// namesAgent checks the arguments of `pollux run`, of which dash are before the argument --; -1
+// if there is none. Only the name of an agent needs no --.
+func namesAgent(args []string, dash int) error {
+	if dash == 0 || len(args) == 0 || isAgent(args[0]) {
+		return nil
+	}
+	if s := similar(args[0], flagValues()["agent"]); len(s) > 0 {
+		return usageError{unknown("agent", args[0], []string{"pollux run " + s[0]})}
+	}
+	return usageError{fmt.Errorf("unknown agent %q: use %s, or put another command after --, as in `pollux run %s %s`",
+		args[0], names(ide.Launches(), "or"), sys.EndOfFlags(), args[0])}
+}
+
+// isAgent reports whether a name is that of an agent that Pollux can start.
+func isAgent(name string) bool {
+	return slices.ContainsFunc(ide.Launches(), func(l ide.Launch) bool { return l.Name == name })
 }
 
 // launches returns the agents that match, of those that Pollux can start.

@@ -21,7 +21,7 @@ func newStatus(streams IO) *cobra.Command {
 	var asJSON, link, bridges bool
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show running companions, connected agents, pending changes, bridges and pools",
+		Short: "Show companions, agents, pending changes, bridges and pools",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			running, err := bridge.Bridges(cmd.Context())
 			if err != nil {

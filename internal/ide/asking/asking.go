@@ -1,5 +1,5 @@
 // Package asking says whether an agent asks before it changes a file. The package of an
-// agent reads the agent's arguments, variables and settings; docs/AGENTS.md has the
+// agent reads the agent's arguments, variables and settings; docs/CODING-AGENTS.md has the
 // findings.
 package asking
 

@@ -28,7 +28,7 @@ func ports(locks []Found) (all []int) {
 	return all
 }
 
-// What the agents choose, by the rules of docs/CLAUDE.md.
+// What the agents choose, by the rules of docs/CLAUDE-CODE.md.
 func TestSearch(t *testing.T) {
 	const dir = "/work/project"
 	alive := os.Getpid()
