@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -81,7 +82,7 @@ model stay on this machine, too. Pollux does not control what else it sends.`,
 				"pollux: type any request, then look at the review page; %s ends the demo\n", launch.Title, d.agent.end)
 			ctx, stop := leaveInterruptToAgent(cmd.Context())
 			defer stop()
-			return guard(cfg, func(h *ide.Host) error {
+			err = guard(cfg, func(h *ide.Host) error {
 				h.Companion.SetContext(d.context())
 				c, err := reach(h, launch.Name)
 				if err != nil {
@@ -89,8 +90,14 @@ model stay on this machine, too. Pollux does not control what else it sends.`,
 				}
 				return runAgent(ctx, streams, c, session{
 					agent: launch, argv: argv, dir: d.project, review: where, env: d.agent.env(d.home, model.URL), starts: true,
+					demo: true,
 				})
 			})
+			if exit := (exitError{}); err == nil || errors.As(err, &exit) {
+				fmt.Fprintln(streams.Err, "pollux: the demo has ended; next: `pollux run` in your own project, "+
+					"or `pollux install nvim` (vim, emacs, kakoune, helix) for your editor")
+			}
+			return err
 		},
 	}
 	flags.add(cmd)

@@ -13,27 +13,104 @@ import (
 	"sync"
 	"time"
 
+	"pollux/internal/companion/journal"
 	"pollux/internal/sys"
 	"pollux/internal/termtext"
 	"pollux/internal/view/tmux"
 )
 
-// readFirst tells the user of an agent that starts for the first time that Pollux has set its
-// mode, and waits until the user has read what Pollux has printed, if the agent hides that. A
-// file in the state directory names the agents that have started. With --attach it does not
-// wait: the editor shows the changes, and may type into the agent's terminal.
-func (s session) readFirst(ctx context.Context, streams IO, setsMode bool) error {
-	if !s.agent.Hides && !setsMode || s.attached || !isTerminal(streams.In) || !isTerminal(streams.Err) {
-		return nil
-	}
+// A first is something that Pollux explains to each user once: an agent, by its command, or
+// one of the constants. A file in the state directory has the words of all that were explained.
+type first string
+
+const (
+	firstReview  first = "review"  // where the first change will appear
+	firstAccept  first = "accept"  // where an accepted change can be seen again
+	firstInstall first = "install" // how to decide on a change in an editor; with its name
+)
+
+// file returns the path of the file, and its words.
+func (f first) file() (path string, words []string, err error) {
 	dir, err := sys.StateDir()
 	if err != nil {
-		return nil
+		return "", nil, err
 	}
-	file := filepath.Join(dir, "started")
-	data, _ := sys.ReadFile(file, maxChoice)
-	started := strings.Fields(string(data))
-	if slices.Contains(started, s.agent.Name) {
+	path = filepath.Join(dir, "started")
+	data, _ := sys.ReadFile(path, maxChoice)
+	return path, strings.Fields(string(data)), nil
+}
+
+// was reports whether it was explained, or cannot be remembered.
+func (f first) was() bool {
+	_, words, err := f.file()
+	return err != nil || slices.Contains(words, string(f))
+}
+
+// remember keeps that it was explained.
+func (f first) remember(streams IO) {
+	path, words, err := f.file()
+	if err == nil {
+		err = sys.PrivateDir(filepath.Dir(path))
+	}
+	if err == nil {
+		err = sys.WriteFile(path, []byte(strings.Join(append(words, string(f)), "\n")+"\n"))
+	}
+	if err != nil {
+		fmt.Fprintf(streams.Err, "pollux: cannot remember that: %v\n", err)
+	}
+}
+
+// explain prints a text for the user of a terminal, unless it was explained before.
+func (f first) explain(streams IO, text string) {
+	if !isTerminal(streams.In) || f.was() {
+		return
+	}
+	fmt.Fprintf(streams.Err, "pollux: %s\n", text)
+	f.remember(streams)
+}
+
+// explainReview says where the agent's changes will appear, and how to decide.
+func (s session) explainReview(streams IO) {
+	hidden := s.agent.Hides && (s.attached || first(s.agent.Name).was()) // see readFirst
+	if s.demo || hidden || s.agent.NoReview {                            // its hint says how it asks
+		return
+	}
+	text := "a change that the agent proposes appears on the page: edit it there, then press Accept or Reject; " +
+		"in a terminal: pollux review"
+	switch {
+	case s.attached:
+		text = "a change that the agent proposes appears in the editor: `pollux help editors` has the keys; " +
+			"on a page: pollux open"
+	case s.review == reviewSplit, s.review == reviewPopup:
+		text = "a change that the agent proposes appears in tmux: y accepts it, r rejects it, ? shows all keys"
+	}
+	firstReview.explain(streams, text)
+}
+
+// explainJournal says how to see accepted changes again, if the user has accepted one since a
+// time.
+func explainJournal(streams IO, since time.Time) {
+	if !isTerminal(streams.In) || firstAccept.was() {
+		return
+	}
+	j, err := journal.Default()
+	if err != nil {
+		return
+	}
+	entries, _ := j.List()
+	if slices.ContainsFunc(entries, func(e journal.Entry) bool { return e.State == journal.Accepted && !e.Time.Before(since) }) {
+		firstAccept.explain(streams, "to see again what you accepted: `pollux journal`, `pollux journal show --diff @`; "+
+			"it can restore each text")
+	}
+}
+
+// readFirst tells the user of an agent that starts for the first time that Pollux has set its
+// mode, and waits until the user has read what Pollux has printed, if the agent hides that.
+// With --attach it does not wait: the editor shows the changes, and may type into the agent's
+// terminal.
+func (s session) readFirst(ctx context.Context, streams IO, setsMode bool) error {
+	start := first(s.agent.Name)
+	if !s.agent.Hides && !setsMode || s.attached || !isTerminal(streams.In) || !isTerminal(streams.Err) || start.was() {
 		return nil
 	}
 	if setsMode {
@@ -49,13 +126,7 @@ func (s session) readFirst(ctx context.Context, streams IO, setsMode bool) error
 			return interrupted
 		}
 	}
-	text := strings.Join(append(started, s.agent.Name), "\n") + "\n"
-	if err = sys.PrivateDir(dir); err == nil {
-		err = sys.WriteFile(file, []byte(text))
-	}
-	if err != nil {
-		fmt.Fprintf(streams.Err, "pollux: cannot remember that: %v\n", err)
-	}
+	start.remember(streams)
 	return nil
 }
 

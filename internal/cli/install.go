@@ -142,6 +142,9 @@ that you start in the editor's terminal connects only in IDE mode.
 				return leaveGemini(streams)
 			}
 			fmt.Fprintf(streams.Err, "pollux: installed in %s\npollux: next: %s\n", e.Title, e.Next)
+			if e.Decide != "" {
+				(firstInstall + first("-"+e.Name)).explain(streams, e.Decide)
+			}
 			return prepareGemini(cmd.Context(), streams, yes)
 		},
 	}

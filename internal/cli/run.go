@@ -449,6 +449,7 @@ type session struct {
 	// starts is set if the companion was started for this agent, and attached if --attach has
 	// found it.
 	starts, attached bool
+	demo             bool // the journal does not stay
 }
 
 // ownEditor describes a companion without an editor.
@@ -499,8 +500,13 @@ func (s session) run(ctx context.Context, streams IO, companion map[string]strin
 			fmt.Fprintf(streams.Err, "pollux: %s\n", hint)
 		}
 	}
+	s.explainReview(streams)
 	if err := s.readFirst(ctx, streams, setsMode); err != nil {
 		return err
+	}
+	if !s.demo {
+		started := time.Now()
+		defer func() { explainJournal(streams, started) }()
 	}
 	env := append(s.agent.Environ(os.Environ(), companion), s.env...)
 	for {

@@ -161,7 +161,8 @@ var protocols = []Protocol{
 			{
 				Name: claudeide.OpencodeCommand, Title: "opencode", Package: "opencode-ai",
 				Unset: claudeide.LaunchUnset, Hint: claudeide.OpencodeHint, Asking: claudeide.OpencodeAsking, Hides: true,
-				Prompt: claudeide.OpencodePrompt, InputLine: claudeide.OpencodeInputLine,
+				NoReview: true,
+				Prompt:   claudeide.OpencodePrompt, InputLine: claudeide.OpencodeInputLine,
 			},
 		},
 		Listen: func(c *companion.Companion, cfg Config, onPanic func()) (Server, error) {
@@ -189,7 +190,7 @@ var protocols = []Protocol{
 		Prompt:   codexide.Prompt, InputLine: codexide.InputLine,
 		Launches: []Launch{{
 			Name: codexide.Command, Title: "Codex CLI", Package: "@openai/codex", Hint: codexide.Hint, Asking: codexide.Asking,
-			Hides: true,
+			Hides: true, NoReview: true,
 		}},
 		Listen: func(c *companion.Companion, cfg Config, onPanic func()) (Server, error) {
 			return codexide.New(codexide.Config{Backend: c, Log: cfg.Log, OnPanic: onPanic}), nil

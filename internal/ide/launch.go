@@ -32,6 +32,8 @@ type Launch struct {
 	// Prompt is [companion.Session.Prompt] for when no such agent is connected; the
 	// protocol's if nil.
 	Prompt func(p editor.PromptParams, roots []string) editor.Prompt
+	// NoReview is set if the agent asks about changes only in its own terminal.
+	NoReview bool
 	// Hides is set if the agent hides what the terminal shows before it starts.
 	Hides bool
 	// InputLine finds the agent's input line; the protocol's if nil.

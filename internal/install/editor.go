@@ -21,6 +21,8 @@ type Editor struct {
 	Name  string // on the command line
 	Title string // for people
 	Next  string // what to do after the installation
+	// Decide says how to decide on a change. It may be empty.
+	Decide string
 	// Aliases are other names on the command line.
 	Aliases []string
 
@@ -49,14 +51,17 @@ type Editor struct {
 // HasPlugin reports whether the editor gets a plugin and not only settings.
 func (e Editor) HasPlugin() bool { return e.dir != nil }
 
+const vimDecide = "a change appears above the file: :Pollux next goes to it, :w accepts it, :q! rejects it"
+
 // Editors lists the editors.
 var Editors = []Editor{
 	{Name: "nvim", Title: "Neovim", dir: nvimDir, extra: addHelpTags, Aliases: []string{"neovim"},
-		Next: "restart Neovim and type :Pollux open; :help pollux is the manual"},
+		Next: "restart Neovim and type :Pollux open; :help pollux is the manual", Decide: vimDecide},
 	{Name: "vim", Title: "Vim", dir: vimDir, extra: addHelpTags,
-		Next: "restart Vim and type :Pollux open; :help pollux is the manual"},
+		Next: "restart Vim and type :Pollux open; :help pollux is the manual", Decide: vimDecide},
 	{Name: "emacs", Title: "Emacs", dir: emacsDir, versions: "pollux-[0-9]*", extra: addEmacsPackage, desktop: true,
-		Next: "restart Emacs and type M-x pollux-open; `pollux help editors` is the manual"},
+		Next:   "restart Emacs and type M-x pollux-open; `pollux help editors` is the manual",
+		Decide: "a change appears above the file: M-x pollux-next goes to it, C-c C-c accepts it, C-c C-k rejects it"},
 	{Name: "kakoune", Title: "Kakoune", config: configFile("kak", "kakrc"), block: "kakoune/pollux.kak",
 		Aliases: []string{"kak"}, posix: "install Pollux for Linux in WSL, where Kakoune runs",
 		Next: "restart Kakoune and type :pollux-open; `pollux help editors` is the manual"},
