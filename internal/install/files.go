@@ -109,7 +109,7 @@ func (e Editor) planPackage(p *Plan, dir, command string, remove bool) error {
 	if remove {
 		clear(files)
 	}
-	var lines []string
+	var written, removed []string
 	for _, name := range slices.Sorted(maps.Keys(had)) {
 		full := filepath.Join(dir, filepath.FromSlash(name))
 		now, err := sys.ReadFile(full, maxFile)
@@ -121,7 +121,7 @@ func (e Editor) planPackage(p *Plan, dir, command string, remove bool) error {
 		}
 		if _, stays := files[name]; !stays {
 			p.removes(full, string(now))
-			lines = append(lines, "remove "+full)
+			removed = append(removed, full)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -134,7 +134,7 @@ func (e Editor) planPackage(p *Plan, dir, command string, remove bool) error {
 			return fmt.Errorf("%s was not written by pollux install: move it away first", full)
 		}
 		p.writes(full, string(now), files[name])
-		lines = append(lines, "write  "+full)
+		written = append(written, full)
 	}
 	manifest := filepath.Join(dir, manifestName)
 	if remove && len(data) > 0 {
@@ -145,11 +145,21 @@ func (e Editor) planPackage(p *Plan, dir, command string, remove bool) error {
 			p.last = append(p.last, manifest) // until then, the old one is right
 		}
 	}
-	p.Text += strings.Join(lines, "\n")
-	if len(lines) > 0 {
-		p.Text += "\n"
-	}
+	p.shows("remove", dir, removed)
+	p.shows("write ", dir, written)
 	return nil
+}
+
+// shows adds files of a directory to the text for the user: the path if there is one, and
+// otherwise the directory, which belongs to Pollux.
+func (p *Plan) shows(verb, dir string, files []string) {
+	switch len(files) {
+	case 0:
+	case 1:
+		p.Text += fmt.Sprintf("%s %s\n", verb, files[0])
+	default:
+		p.Text += fmt.Sprintf("%s %s (%d files)\n", verb, dir, len(files))
+	}
 }
 
 // packageFiles returns the files of an editor's folder, by slash-separated name.

@@ -23,8 +23,8 @@ import (
 
 // A Plan is a change to the files of another program.
 type Plan struct {
-	// Text shows the change to the user: a unified diff of settings, or the
-	// files of a package, one on each line.
+	// Text shows the change to the user: a unified diff of settings, or where files of a
+	// package are written or removed, and how many.
 	Text string
 
 	write  map[string]string // new contents by path
