@@ -44,6 +44,24 @@ func TestPageDoubleClick(t *testing.T) {
 	s.wantSaid("accept a", "accept b")
 }
 
+// After a decision the page was empty; now it says what became of the last changes. Reset looked
+// as if it had something to do without an edit, and a bare arrow undid a hunk.
+func TestPageSaysWhatBecameOfChanges(t *testing.T) {
+	s := newStage(t, change("a"), change("b"))
+	reset := func(disabled string) chromedp.Action[chromedp.Void] {
+		return isTrue(`document.querySelector("#reset").getAttribute("aria-disabled") === ` + quote(disabled))
+	}
+	s.page(shows("#path", "a.txt"), shows(".revert", "Undo"), reset("true"))
+	s.settle() // an earlier key does nothing
+	s.page(edit, chromedp.KeyEvent("mine"), shows(".tags", "edited"), reset("false"))
+	s.page(chromedp.Click(chromedp.CSS("#reset")), reset("true"))
+	s.tell(editor.MethodDiffClose, editor.DiffClose{ID: "a", Reason: editor.ReasonAccepted})
+	s.page(shows("#path", "b.txt"))
+	s.tell(editor.MethodDiffClose, editor.DiffClose{ID: "b", Reason: editor.ReasonRejected})
+	s.page(shows("#none", "The change to b.txt was rejected."), shows("#none", "a.txt was written with the accepted text."),
+		shows("#none", "To see or restore a change: pollux journal"))
+}
+
 // Ctrl+Enter pressed twice, or held until the keyboard repeats it, accepted the
 // next file too.
 func TestPageKeyTwiceOrHeld(t *testing.T) {

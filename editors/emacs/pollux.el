@@ -17,7 +17,7 @@
 ;; the file to an agent, with or without a question, also to one in a tmux pane.
 ;; In a diff: C-c C-c or C-x C-s accepts; C-c C-k or killing the buffer
 ;; rejects; C-c C-n and C-c C-p go from hunk to hunk; C-c C-u undoes the hunk
-;; at point, C-c C-a takes it again; C-c C-e opens Ediff.
+;; at point, C-c C-a redoes it; C-c C-e opens Ediff.
 ;;
 ;; A change can be decided on once it has been in view for half a second without
 ;; a key press in it, so that a key meant for another change decides nothing.
@@ -687,7 +687,7 @@ With PATH, only that file."
     (define-key map (kbd "C-c C-k") #'pollux-reject)
     (define-key map (kbd "C-c C-n") #'pollux-next-hunk)
     (define-key map (kbd "C-c C-p") #'pollux-previous-hunk)
-    (define-key map (kbd "C-c C-a") #'pollux-accept-hunk)
+    (define-key map (kbd "C-c C-a") #'pollux-redo-hunk)
     (define-key map (kbd "C-c C-u") #'pollux-undo-hunk)
     (define-key map (kbd "C-c C-e") #'pollux-ediff)
     map)
@@ -1406,10 +1406,12 @@ A key that was meant for the text must not overwrite."
           (goto-char start)))
       (set-buffer-modified-p t))))
 
-(defun pollux-accept-hunk ()
+(defun pollux-redo-hunk ()
   "Restore the hunk at point as it was proposed."
   (interactive)
   (pollux--take "proposed"))
+
+(define-obsolete-function-alias 'pollux-accept-hunk #'pollux-redo-hunk "1.0")
 
 (defun pollux-undo-hunk ()
   "Restore the hunk at point as it is on disk."

@@ -50,6 +50,10 @@ const dir = (path: string) => path.slice(0, Math.max(0, path.length - base(path)
 // The workspace's directories. The page shows paths relative to them.
 let roots: string[] = [];
 
+// What became of the last changes, the latest first.
+let last: string[] = [];
+const mostLast = 5;
+
 // Set if the journal keeps the texts when Pollux has ended. The demo's is deleted.
 let keepsTexts = false;
 
@@ -150,7 +154,11 @@ const client = new Client({
       failed: `The change to ${name} could not be shown.`,
     };
     dropMessages("path", item.diff.path);
-    if (reason !== "unwritten") message("info", said[reason] ?? `The change to ${name} is closed.`); // a warning follows
+    const text = said[reason] ?? `The change to ${name} is closed.`;
+    if (reason !== "unwritten") { // a warning follows
+      message("info", text);
+      last = [text, ...last].slice(0, mostLast);
+    }
     if (tooLate(item) && ["accepted", "saved"].includes(reason)) strand(id, { path: item.diff.path, text: item.text });
     else if (!stranded.has(id)) unstore(id);
     if (current === item) show(following(), true);
@@ -399,12 +407,14 @@ function render() {
   const accepted = current?.diff.state === "accepted";
   const fixed = accepted ? undefined : current?.diff.readOnly;
   $("reset").hidden = Boolean(fixed);
+  $("reset").setAttribute("aria-disabled", String(!current || accepted || current.text === toLF(current.diff.proposed, current.crlf)));
   $("fixed").hidden = !fixed || orphaned;
   $("fixed").textContent = fixed && !orphaned ? `This text is read-only. ${fixed}.` : "";
   $("orphaned").hidden = !orphaned;
   $("accepted").hidden = !accepted;
   $("accepted").textContent = accepted ? `Accepted. Waiting for the agent to write ${base(current!.diff.path)}.` : "";
   $("view").classList.toggle("frozen", accepted);
+  $("view").classList.toggle("new-file", Boolean(current && !current.diff.exists));
   $("kept").hidden = accepted || current?.original === undefined;
   $("kept-text").textContent = `Not decided yet: press ${orphaned || there ? "Save to file" : "Accept"}. Changes that you kept are hidden.`;
   $("path").textContent = current ? (roots.length ? relative(current.diff.path) : base(current.diff.path)) : "";
@@ -425,9 +435,12 @@ function render() {
   $("none").textContent = shut ? shut
     : !online && !met ? "Connecting to Pollux…"
     : !online ? `Pollux has ended or cannot be reached.${keepsTexts ? " Your edits are kept: pollux journal lists them." : ""}`
-    : agents.length ? ["No pending changes. Changes that an agent proposes appear here.", ...silent].join("\n\n")
+    : agents.length ? ["No pending changes. Changes that an agent proposes appear here.", ...silent, ...recent()].join("\n\n")
     : "No agent is connected. In Gemini CLI, type /ide enable and restart it; in Claude Code and Codex CLI, type /ide.";
 }
+
+// recent returns what became of the last changes, and how to see or restore them.
+const recent = () => last.length ? [last.join("\n") + (keepsTexts ? "\nTo see or restore a change: pollux journal" : "")] : [];
 
 // renderTags shows the states of a diff as words, each in its colour.
 function renderTags(box: Element, item: Item) {

@@ -141,8 +141,7 @@ export class DiffView {
         const b = document.createElement("button");
         b.className = "revert";
         b.title = "Undo this hunk (u)";
-        b.setAttribute("aria-label", "Undo this hunk");
-        b.textContent = "→";
+        b.textContent = "Undo";
         // The merge view handles mousedown only; a click without one comes from a key.
         b.onclick = (e) => {
           if (e.detail === 0) b.dispatchEvent(new MouseEvent("mousedown", { bubbles: true, cancelable: true }));

@@ -31,7 +31,8 @@ for _, name in ipairs({
   "list",
   "next-hunk",
   "previous-hunk",
-  "accept-hunk",
+  "redo-hunk",
+  "accept-hunk", -- its older name
   "undo-hunk",
   "status",
 }) do

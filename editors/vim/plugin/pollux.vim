@@ -12,7 +12,7 @@ command! -nargs=* -range -bang -complete=customlist,pollux#command#Complete Poll
       \ call pollux#command#Run(<q-args>, <range>, <line1>, <line2>)
 
 for s:name in ['open', 'toggle', 'send', 'diagnostics', 'accept', 'reject', 'next', 'list',
-      \ 'next-hunk', 'previous-hunk', 'accept-hunk', 'undo-hunk', 'status']
+      \ 'next-hunk', 'previous-hunk', 'undo-hunk', 'redo-hunk', 'accept-hunk', 'status']
   execute printf('nnoremap <silent> <Plug>(pollux-%s) <Cmd>Pollux %s<CR>', s:name, s:name)
 endfor
 unlet s:name

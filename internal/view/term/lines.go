@@ -192,7 +192,7 @@ func (m *model) footer(it *item) string {
 	case it.ranging:
 		add(true, "n/p extend", 1)
 		add(true, "u undo the range", 0)
-		add(true, "a take it", 3)
+		add(true, "a redo it", 3)
 		add(true, "Esc end the range", 4)
 	default:
 		accept, reject := "y accept", "r reject"
@@ -203,7 +203,7 @@ func (m *model) footer(it *item) string {
 		add(true, reject, 1)
 		add(true, "n/p hunk", 5)
 		add(changes, "u undo", 4)
-		add(changes, "a take", 6)
+		add(changes, "a redo", 6)
 		add(changes, "V range", 9)
 		add(changes, "e edit", 7)
 		add(true, "w wrap", 10)

@@ -90,8 +90,8 @@ func TestFooterFits(t *testing.T) {
 		width int
 		want  string
 	}{
-		{120, "y accept  r reject  n/p hunk  u undo  a take  V range  e edit  w wrap  tab next  ? help  q leave"},
-		{79, "y accept  r reject  n/p hunk  u undo  a take  e edit  ? help  q leave"},
+		{120, "y accept  r reject  n/p hunk  u undo  a redo  V range  e edit  w wrap  tab next  ? help  q leave"},
+		{79, "y accept  r reject  n/p hunk  u undo  a redo  e edit  ? help  q leave"},
 		{60, "y accept  r reject  n/p hunk  u undo  ? help  q leave"},
 		{40, "y accept  r reject  ? help  q leave"},
 		{30, "y accept  r reject  ? help"},

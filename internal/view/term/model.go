@@ -491,7 +491,7 @@ func (m *model) leave() tea.Cmd {
 	return tea.Quit
 }
 
-// take undoes the current change, or takes it again.
+// take undoes or redoes the current change.
 func (m *model) take(it *item, undo bool) {
 	if len(it.changes) == 0 {
 		m.message = "no hunks"
@@ -500,7 +500,7 @@ func (m *model) take(it *item, undo bool) {
 	c := it.changes[it.at]
 	switch {
 	case undo && c.undone:
-		m.message = "already undone: a takes it again"
+		m.message = "already undone: a redoes it"
 		return
 	case undo:
 		m.set(it, c.Replace(it.Original, it.text))
@@ -518,12 +518,12 @@ func (m *model) take(it *item, undo bool) {
 	m.set(it, text)
 }
 
-// takeRange undoes the changes of the range, or takes them again, and ends the range.
+// takeRange undoes or redoes the changes of the range, and ends the range.
 func (m *model) takeRange(it *item, undo bool) {
 	from, to := it.selection()
 	source, done := it.Proposed, "already as proposed: u undoes them"
 	if undo {
-		source, done = it.Original, "already undone: a takes them again"
+		source, done = it.Original, "already undone: a redoes them"
 	}
 	text := restored(source, it.text, it.changes[from:to+1])
 	it.at, it.ranging = from, false

@@ -54,7 +54,7 @@ func (m *model) helpLines() []string {
  r          reject
  n, p       next hunk, previous hunk
  u          undo the hunk (the text on disk): rejects this hunk only
- a          take the hunk again (the proposed text)
+ a          redo the hunk (the proposed text)
  V          start a range at this hunk: n and p extend it, u and a change it
  e          edit the text in $EDITOR
  Tab        next pending change

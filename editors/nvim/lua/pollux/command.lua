@@ -142,7 +142,7 @@ local commands = {
   ["previous-hunk"] = function()
     diff.hunk(true)
   end,
-  ["accept-hunk"] = function()
+  ["redo-hunk"] = function()
     diff.take("proposed")
   end,
   ["undo-hunk"] = function()
@@ -183,6 +183,8 @@ function M.run(opts)
   local name, rest = opts.args:match("^(%S*)%s*(.-)$")
   if name == "" then
     name = "status"
+  elseif name == "accept-hunk" then -- its older name
+    name = "redo-hunk"
   end
   local command = commands[name]
   if not command and vim.tbl_contains(M.agents(), name) then

@@ -39,7 +39,7 @@ M.keys = {
   { "]c", "next-hunk" },
   { "[c", "previous-hunk" },
   { "do", "undo-hunk" },
-  { "dp", "accept-hunk" },
+  { "dp", "redo-hunk" },
   { "ZZ", "accept" },
 }
 

@@ -108,7 +108,7 @@ def List()
 enddef
 
 const names = ['open', 'toggle', 'send', 'ask', 'diagnostics', 'accept', 'reject', 'next', 'next-hunk', 'previous-hunk',
-  'accept-hunk', 'undo-hunk', 'list', 'status', 'log', 'start', 'stop']
+  'undo-hunk', 'redo-hunk', 'list', 'status', 'log', 'start', 'stop']
 
 # Returns the commands of the agents that the user can name, those that are installed
 # first.
@@ -166,7 +166,7 @@ export def Run(args: string, range: number, line1: number, line2: number)
     diff.Hunk(false)
   elseif name == 'previous-hunk'
     diff.Hunk(true)
-  elseif name == 'accept-hunk'
+  elseif name == 'redo-hunk' || name == 'accept-hunk' # its older name
     diff.Take('proposed')
   elseif name == 'undo-hunk'
     diff.Take('original')

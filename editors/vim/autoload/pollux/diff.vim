@@ -28,7 +28,7 @@ const KEYS = [
   [']c', 'next-hunk'],
   ['[c', 'previous-hunk'],
   ['do', 'undo-hunk'],
-  ['dp', 'accept-hunk'],
+  ['dp', 'redo-hunk'],
   ['ZZ', 'accept'],
 ]
 
