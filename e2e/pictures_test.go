@@ -1,10 +1,18 @@
 package e2e
 
 import (
+	"bytes"
+	"image"
+	"image/color"
+	"image/draw"
+	"image/gif"
+	"image/png"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -36,7 +44,7 @@ func TestPictures(t *testing.T) {
 			return fakemodel.Say(after)
 		}
 	}
-	eachAgentInEditor(t, script, func(t *testing.T, a agentKind, w *world, kind editortest.Kind, _ hands) {
+	eachAgentInEditor(t, script, func(t *testing.T, a agentKind, w *world, kind editortest.Kind, h hands) {
 		if a.readOnly {
 			t.Skip("the docs have no picture of it")
 		}
@@ -44,6 +52,7 @@ func TestPictures(t *testing.T) {
 		w.writeHome(".vimrc", "syntax on\nset background=dark laststatus=2\n")
 		d := w.sit(kind, path)
 		d.terminal(a)
+		started := d.Coloured()
 		d.say("greet everybody by default")
 		d.shows(path)
 		d.reads(a.asks)
@@ -52,7 +61,15 @@ func TestPictures(t *testing.T) {
 		if a.name != agentKinds[0].name {
 			name = a.name + "-" + name
 		}
-		w.shoot(name, d.Coloured())
+		proposed := d.Coloured()
+		w.shoot(name, proposed)
+		if name == "nvim.png" {
+			d.leaveTerminal(h)
+			d.enter()
+			d.press(h.accepts[0]...)
+			d.reads(after)
+			w.record("nvim.gif", started, proposed, d.Coloured())
+		}
 	})
 	t.Run("terminal", func(t *testing.T) {
 		w := newWorld(t, silent)
@@ -66,17 +83,69 @@ func TestPictures(t *testing.T) {
 // shoot takes a picture of a terminal.
 func (w *world) shoot(name, coloured string) {
 	w.t.Helper()
+	if err := os.WriteFile(filepath.Join(*screenshots, name), w.render(coloured), 0o644); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// frameTime is how long a recording shows each screen, in hundredths of a second.
+const frameTime = 350
+
+// record makes a recording of a terminal from some of its screens.
+func (w *world) record(name string, screens ...string) {
+	w.t.Helper()
+	var all []image.Image
+	var bounds image.Rectangle
+	for _, s := range screens {
+		frame, err := png.Decode(bytes.NewReader(w.render(s)))
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		all, bounds = append(all, frame), bounds.Union(frame.Bounds())
+	}
+	colours := mostUsed(all)
+	var out gif.GIF
+	for _, frame := range all {
+		shown := image.NewPaletted(bounds, colours)
+		draw.Draw(shown, bounds, frame, image.Point{}, draw.Src)
+		out.Image, out.Delay = append(out.Image, shown), append(out.Delay, frameTime)
+	}
+	file, err := os.Create(filepath.Join(*screenshots, name))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer file.Close()
+	if err := gif.EncodeAll(file, &out); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// mostUsed returns the colours that a GIF of the frames has, the most frequent first.
+func mostUsed(frames []image.Image) color.Palette {
+	n := make(map[color.Color]int)
+	for _, frame := range frames {
+		for y := range frame.Bounds().Dy() {
+			for x := range frame.Bounds().Dx() {
+				n[frame.At(x, y)]++
+			}
+		}
+	}
+	all := slices.SortedFunc(maps.Keys(n), func(a, b color.Color) int { return n[b] - n[a] })
+	return all[:min(len(all), 256)]
+}
+
+// render returns a picture of a terminal as PNG.
+func (w *world) render(coloured string) []byte {
+	w.t.Helper()
 	ctx := browser(w.t)
 	page := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
 		rw.Write([]byte(editortest.Page(coloured)))
 	}))
 	defer page.Close()
 	onPage(w.t, ctx, chromedp.Navigate(page.URL))
-	png, err := chromedp.Run(ctx, chromedp.Screenshot(chromedp.CSS("pre")))
+	picture, err := chromedp.Run(ctx, chromedp.Screenshot(chromedp.CSS("pre")))
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(*screenshots, name), png, 0o644); err != nil {
-		w.t.Fatal(err)
-	}
+	return picture
 }
