@@ -51,7 +51,8 @@ type Editor struct {
 // HasPlugin reports whether the editor gets a plugin and not only settings.
 func (e Editor) HasPlugin() bool { return e.dir != nil }
 
-const vimDecide = "a change appears above the file: :Pollux next goes to it, :w accepts it, :q! rejects it"
+const vimDecide = "a change appears above the file: :Pollux next goes to it, :w accepts it, :q! rejects it; " +
+	"`pollux journal` shows it again"
 
 // Editors lists the editors.
 var Editors = []Editor{
@@ -60,8 +61,9 @@ var Editors = []Editor{
 	{Name: "vim", Title: "Vim", dir: vimDir, extra: addHelpTags,
 		Next: "restart Vim and type :Pollux open; :help pollux is the manual", Decide: vimDecide},
 	{Name: "emacs", Title: "Emacs", dir: emacsDir, versions: "pollux-[0-9]*", extra: addEmacsPackage, desktop: true,
-		Next:   "restart Emacs and type M-x pollux-open; `pollux help editors` is the manual",
-		Decide: "a change appears above the file: M-x pollux-next goes to it, C-c C-c accepts it, C-c C-k rejects it"},
+		Next: "restart Emacs and type M-x pollux-open; `pollux help editors` is the manual",
+		Decide: "a change appears above the file: M-x pollux-next goes to it, C-c C-c accepts it, C-c C-k rejects it; " +
+			"`pollux journal` shows it again"},
 	{Name: "kakoune", Title: "Kakoune", config: configFile("kak", "kakrc"), block: "kakoune/pollux.kak",
 		Aliases: []string{"kak"}, posix: "install Pollux for Linux in WSL, where Kakoune runs",
 		Next: "restart Kakoune and type :pollux-open; `pollux help editors` is the manual"},
