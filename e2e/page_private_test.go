@@ -342,8 +342,20 @@ func TestPageIsPrivate(t *testing.T) {
 	if res, _ := send("POST", "/review/rpc?stream=x", key, "{}"); res.StatusCode != 410 {
 		t.Errorf("rpc for a missing stream: %d", res.StatusCode)
 	}
-	if res, text := send("GET", "/mcp", key, ""); res.StatusCode != 401 {
-		t.Errorf("the page secret opens the CLI's endpoint: %d, %s", res.StatusCode, text)
+	if res, text := send("GET", "/mcp", key, ""); res.StatusCode != 404 {
+		t.Errorf("the page's port has the CLI's endpoint: %d, %s", res.StatusCode, text)
+	}
+	page := base
+	base = fmt.Sprintf("http://127.0.0.1:%d", e.info.Port)
+	if base == page {
+		t.Error("the page has the port of the CLI's server")
+	}
+	for _, path := range []string{"/mcp", "/review/", "/review/app.js", "/review/events"} {
+		for _, h := range []http.Header{key, with(key, "Origin", base)} {
+			if res, text := send("GET", path, h, ""); res.StatusCode != 401 && res.StatusCode != 403 {
+				t.Errorf("the page secret opens %s on the port of the CLI's server: %d, %s", path, res.StatusCode, text)
+			}
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -27,7 +28,7 @@ import (
 type stage struct {
 	t    *testing.T
 	ctx  context.Context // the tab
-	base string
+	port int
 
 	mu     sync.Mutex
 	pages  *web.Server
@@ -79,7 +80,7 @@ func newStage(t *testing.T, diffs ...editor.Diff) *stage {
 	}))
 	t.Cleanup(server.Close)
 	s.ctx = browser(t) // which ends before the server
-	s.base = server.URL
+	s.port = server.Listener.Addr().(*net.TCPAddr).Port
 	s.restart()
 	t.Cleanup(func() { s.cut() })
 	firstRuns(t, s.ctx, clock)
@@ -206,7 +207,7 @@ func (s *stage) up(diffs ...editor.Diff) {
 // restart starts a new companion at the same address and returns a link to its
 // page.
 func (s *stage) restart() string {
-	pages := web.New(s.attach, s.base)
+	pages := web.New(s.attach, s.port)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pages = pages

@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -105,9 +104,8 @@ func (f *companionFlags) configWith(log *slog.Logger) (ide.Config, error) {
 		ExtraHost: f.host, ExtraNames: f.hostNames,
 		Preferred: preferredAgent, Waiting: waitingShower(),
 		Outside: loadSettings().Switch("companion.outside-changes"),
-		Pages: func(attach func(io.ReadWriteCloser), base string) (http.Handler, func() string) {
-			s := web.New(attach, base)
-			return s, s.Link
+		Page: func(attach func(io.ReadWriteCloser), port int) (ide.Page, error) {
+			return web.Listen(attach, port, log)
 		},
 	}
 	if runtime.GOOS != "windows" { // which has no tmux

@@ -55,8 +55,11 @@ func newStatus(streams IO) *cobra.Command {
 				}
 				fmt.Fprintf(streams.Out, "%s  %s\n", termtext.Visible(e.Editor.DisplayName),
 					termtext.Visible(strings.Join(e.Roots, ", ")))
-				fmt.Fprintf(streams.Out, "  process %d, port %d for Gemini CLI, up %s, %s open\n", e.PID, e.Port, since(e.Started),
-					termtext.Count(e.Files, "file"))
+				port := ""
+				if e.Port > 0 { // 0 if there is a note
+					port = fmt.Sprintf(", port %d for Gemini CLI", e.Port)
+				}
+				fmt.Fprintf(streams.Out, "  process %d%s, up %s, %s open\n", e.PID, port, since(e.Started), termtext.Count(e.Files, "file"))
 				if len(e.Clients) == 0 {
 					fmt.Fprintln(streams.Out, "  no agent is connected; in Gemini CLI, type /ide enable and restart it; "+
 						"in Claude Code and Codex CLI, type /ide")

@@ -1,17 +1,21 @@
-// Package gate keeps clients without a token from using up a server's connections.
+// Package gate contains what the companion's HTTP servers share: it keeps web pages out, and
+// clients without a token from using up the connections.
 package gate
 
 import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -79,77 +83,155 @@ func (l *List) removeUntil(limit time.Time) (removed []entry, since time.Time, m
 	return removed, since, more
 }
 
-// A Gate bounds how many connections clients without the token can hold, and for
-// how long. A new connection replaces the oldest one, so that the user's own CLI,
-// which authenticates with its first request, always gets in.
-type Gate struct {
-	timeout   time.Duration
+// A Config configures a [Server]. Handler, Log and Listeners must be set.
+type Config struct {
+	// Handler calls [Authenticated] for the requests of clients that authenticate.
+	Handler   http.Handler
+	Log       *slog.Logger
+	Listeners []net.Listener
+	// Timeout is how long a connection may live before it authenticates;
+	// [DefaultTimeout] if 0.
+	Timeout time.Duration
+}
+
+// A Server is an HTTP server whose clients authenticate. It bounds how many connections
+// clients without the secret can hold, and for how long. A new connection replaces the
+// oldest one, so that the user's own agent, which authenticates with its first request,
+// always gets in. It has no timeout for reads and writes, which would cut a response that
+// waits for the user.
+type Server struct {
+	Config
+	http      *http.Server
 	strangers List // the connections that have not authenticated
+	serving   sync.WaitGroup
 
 	mu    sync.Mutex
 	timer *time.Timer
 }
 
-// New returns a gate that closes a connection that has not authenticated within the
-// timeout; DefaultTimeout if 0.
-func New(timeout time.Duration) *Gate {
-	if timeout == 0 {
-		timeout = DefaultTimeout
+// New returns a server, which [Server.Serve] starts.
+func New(cfg Config) *Server {
+	if cfg.Timeout == 0 {
+		cfg.Timeout = DefaultTimeout
 	}
-	return &Gate{timeout: timeout}
+	s := &Server{Config: cfg}
+	s.http = &http.Server{
+		Handler: http.HandlerFunc(s.serveHTTP), ConnContext: s.enter, ConnState: s.changed,
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute, // between requests
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
+	}
+	return s
 }
 
-// Enter counts a new connection. It is the ConnContext of an [http.Server]. The
-// request's context carries what [Authenticated] and [OwnUser] call.
-func (g *Gate) Enter(ctx context.Context, conn net.Conn) context.Context {
-	g.strangers.Add(conn, MaxStrangers)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.timer == nil {
-		g.armLocked(time.Now())
+// Serve answers requests in the background until [Server.Close].
+func (s *Server) Serve() {
+	for _, l := range s.Listeners {
+		s.serving.Go(func() {
+			if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+				s.Log.Error("a server stopped", "err", err)
+			}
+		})
+	}
+}
+
+// closeTimeout is how long clients may take to read the rest of their responses.
+const closeTimeout = time.Second
+
+// Close ends the server. The requests that it still serves have a second, or until ctx ends.
+func (s *Server) Close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
+	defer cancel()
+	err := s.http.Shutdown(ctx)
+	if err != nil {
+		err = s.http.Close()
+	}
+	for _, l := range s.Listeners {
+		l.Close() // even if Serve was never called
+	}
+	s.serving.Wait()
+	return err
+}
+
+// serveHTTP prepares the response to a request, which the handler writes.
+func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+	s.Handler.ServeHTTP(w, r)
+}
+
+// enter counts a new connection. The context carries what [Authenticated] and [OwnUser]
+// call.
+func (s *Server) enter(ctx context.Context, conn net.Conn) context.Context {
+	s.strangers.Add(conn, MaxStrangers)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.timer == nil {
+		s.armLocked(time.Now())
 	}
 	return context.WithValue(ctx, key{}, client{
-		leave: func() { g.strangers.Remove(conn) },
+		leave: func() { s.strangers.Remove(conn) },
 		own:   sync.OnceValue(func() bool { return ownUser(conn.LocalAddr(), conn.RemoteAddr()) }),
 	})
 }
 
-// Server returns an HTTP server whose clients authenticate. It has no timeout for reads and
-// writes, which would cut a response that waits for the user.
-func (g *Gate) Server(h http.Handler, log *slog.Logger) *http.Server {
-	return &http.Server{
-		Handler: h, ConnContext: g.Enter, ConnState: g.State,
-		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       2 * time.Minute, // between requests
-		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-	}
-}
-
-// State is the ConnState of an [http.Server].
-func (g *Gate) State(conn net.Conn, state http.ConnState) {
+// changed forgets a connection that has ended.
+func (s *Server) changed(conn net.Conn, state http.ConnState) {
 	if state == http.StateClosed || state == http.StateHijacked {
-		g.strangers.Remove(conn)
+		s.strangers.Remove(conn)
 	}
 }
 
 // Sweep closes the connections whose time has run out at now.
-func (g *Gate) Sweep(now time.Time) {
-	g.mu.Lock()
-	g.timer = nil
-	over, oldest, more := g.strangers.removeUntil(now.Add(-g.timeout))
+func (s *Server) Sweep(now time.Time) {
+	s.mu.Lock()
+	s.timer = nil
+	over, oldest, more := s.strangers.removeUntil(now.Add(-s.Timeout))
 	if more {
-		g.armLocked(oldest)
+		s.armLocked(oldest)
 	}
-	g.mu.Unlock()
-	for _, s := range over {
-		s.conn.Close()
+	s.mu.Unlock()
+	for _, e := range over {
+		e.conn.Close()
 	}
 }
 
 // armLocked arranges a sweep for when the time of a connection has run out.
-func (g *Gate) armLocked(since time.Time) {
-	g.timer = time.AfterFunc(time.Until(since.Add(g.timeout)), func() { g.Sweep(time.Now()) })
+func (s *Server) armLocked(since time.Time) {
+	s.timer = time.AfterFunc(time.Until(since.Add(s.Timeout)), func() { s.Sweep(time.Now()) })
+}
+
+// isLocal reports whether the Host of a request, or of an Origin, is a server on that port
+// of this machine, or of one of the other hosts. A web page whose host name leads to this
+// machine sends its own.
+func isLocal(host string, port int, others ...string) bool {
+	name, p, err := net.SplitHostPort(host)
+	if err != nil || p != strconv.Itoa(port) {
+		return false
+	}
+	return slices.ContainsFunc(append([]string{"127.0.0.1", "localhost", "::1"}, others...),
+		func(other string) bool { return strings.EqualFold(other, name) })
+}
+
+// Refusal returns why a request is not for a server on that port of this machine, or of one
+// of the other hosts, or "" if it is: it checks the Host against DNS rebinding, and the Origin
+// against web pages.
+func Refusal(r *http.Request, port int, others ...string) string {
+	if !isLocal(r.Host, port, others...) {
+		return "this Host is not served here: connect to 127.0.0.1"
+	}
+	if values := r.Header.Values("Origin"); len(values) > 0 {
+		origin, err := url.Parse(values[0])
+		if len(values) > 1 || err != nil || origin.Scheme != "http" || !isLocal(origin.Host, port, others...) {
+			return "requests from this Origin are not served"
+		}
+	}
+	return ""
 }
 
 // SameSecret reports whether a client has sent the secret. The secret does not influence
@@ -167,15 +249,15 @@ const (
 	maxRest = 1 << 20
 )
 
-// TurnAway refuses a request with a JSON document and ends its connection. It answers at
-// once. Then it reads what the client still sends, within limits: otherwise a client that
-// is sending sees a broken connection instead of the answer.
-func TurnAway(w http.ResponseWriter, r *http.Request, status int, document []byte) {
+// TurnAway refuses a request with a document and ends its connection. It answers
+// immediately. Then it reads what the client still sends, within limits: otherwise a client
+// that is sending sees a broken connection instead of the answer.
+func TurnAway(w http.ResponseWriter, r *http.Request, status int, contentType string, document []byte) {
 	rc := http.NewResponseController(w)
 	rc.SetReadDeadline(time.Now().Add(restTimeout))
 	h := w.Header()
 	h.Set("Connection", "close")
-	h.Set("Content-Type", "application/json")
+	h.Set("Content-Type", contentType)
 	h.Set("Content-Length", strconv.Itoa(len(document))) // the client does not wait for more
 	w.WriteHeader(status)
 	w.Write(document)

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/http"
 	"os"
 	"slices"
 	"sync"
@@ -30,7 +29,7 @@ import (
 )
 
 // A Protocol defines how one kind of agent finds a companion and talks to it.
-// Only Listen must be set, and Prompt in the first row of the table.
+// Only Listen must be set, and Prompt in the first row of the table: it has the default agent.
 type Protocol struct {
 	Name string
 	// CheckEditor returns an error unless agents accept a companion with this
@@ -54,8 +53,7 @@ type Protocol struct {
 }
 
 // A Server serves the agents of one protocol. It calls Connect and Disconnect
-// of the companion for each of them. A server may also be a [PageServer], a
-// [SocketServer] or a [ViewServer].
+// of the companion for each of them. A server may also be a [SocketServer].
 type Server interface {
 	// Serve starts to answer requests. It does not block.
 	Serve()
@@ -70,18 +68,28 @@ type Server interface {
 	AddEnv(env map[string]string)
 	// Unpublish removes the files.
 	Unpublish()
+	// ViewsChanged announces that [companion.Companion.Shows] may have changed. It
+	// returns immediately.
+	ViewsChanged()
+	// Kept returns the port and the token that an editor keeps to start the companion
+	// again after a crash: those of [companion.Host], or 0 and "" if the server's agents
+	// need neither.
+	Kept() (port int, token string)
+	// Note returns a problem and what to do about it, or "".
+	Note() string
 	// Close sends what is queued for the agents, for as long as ctx allows, and
 	// ends their sessions. It also ends a server that does not serve yet.
 	Close(ctx context.Context) error
 }
 
-// A PageServer is a server that can serve the review page.
-type PageServer interface {
-	// HandlePages serves h below /review/.
-	HandlePages(h http.Handler)
-	// Port and Token are those of [companion.Host].
-	Port() int
-	Token() string
+// A Page is the review page's server.
+type Page interface {
+	// Link returns a link that opens the page once.
+	Link() string
+	// Serve starts to answer requests. It does not block.
+	Serve()
+	// Close ends the server. It also ends one that does not serve yet.
+	Close(ctx context.Context) error
 }
 
 // A SocketServer is a server whose agents can also connect to the companion's
@@ -95,22 +103,7 @@ type SocketServer interface {
 	ServeConn(conn io.ReadWriteCloser) error
 }
 
-// A ViewServer is a server whose agents must not be connected while nothing shows
-// changes.
-type ViewServer interface {
-	// ViewsChanged announces that [companion.Companion.Shows] may have changed. It
-	// returns at once.
-	ViewsChanged()
-}
-
-// A NoteServer is a server that can add a note to the companion's status.
-type NoteServer interface {
-	// Note returns a problem and what to do about it, or "".
-	Note() string
-}
-
-// protocols is the table of protocols. The first one's server must be a
-// [PageServer]: it serves the review page, and an editor keeps its port and token.
+// protocols is the table of protocols.
 var protocols = []Protocol{
 	{
 		Name:        "Gemini CLI, Qwen Code and LLxprt Code",
@@ -218,7 +211,7 @@ type Config struct {
 	EditorPID int
 	// Roots are the workspace's directories; the working directory if empty.
 	Roots []string
-	// Settings has the port and the token for the first protocol's server only.
+	// Settings has the port and the token that an editor has kept.
 	Settings editor.Settings
 	// ExtraHost and ExtraNames are those of [geminiide.Config].
 	ExtraHost  string
@@ -229,9 +222,10 @@ type Config struct {
 	Outside   bool
 	Preferred func() string
 	Waiting   func(ctx context.Context, agent, path string)
-	// Pages returns the review page's handler and the function that makes links
-	// to it; no page if nil. The page attaches its clients with attach.
-	Pages func(attach func(io.ReadWriteCloser), base string) (http.Handler, func() string)
+	// Page returns the review page, which listens on that port of this machine, or on
+	// another one if the port is taken or 0; no page if nil. The page attaches its clients
+	// with attach.
+	Page func(attach func(io.ReadWriteCloser), port int) (Page, error)
 	// Connect is the command, with arguments, that carries an agent's standard
 	// streams to the socket; none if empty.
 	Connect []string
@@ -252,10 +246,9 @@ type Host struct {
 	// Set before anything is served:
 	log       *slog.Logger
 	protocols []Protocol
-	servers   []Server   // that listen
-	pages     PageServer // the first of servers
-	link      func() string
-	socket    *socket // nil if the system refused it
+	servers   []Server // that listen
+	page      Page     // nil if there is none
+	socket    *socket  // nil if the system refused it
 
 	// Set before a client can attach:
 	published []Server // those of servers that agents can find
@@ -273,7 +266,7 @@ func start(cfg Config, protocols []Protocol) (*Host, error) {
 	}
 	core := companion.Config{
 		Version: cfg.Version, Log: cfg.Log, Editor: cfg.Editor, Roots: cfg.Roots, Journal: cfg.Journal,
-		IncludeIgnored: cfg.Settings.IncludeIgnored, Page: cfg.Pages != nil && cfg.Settings.ReviewPage,
+		IncludeIgnored: cfg.Settings.IncludeIgnored, Page: cfg.Page != nil && cfg.Settings.ReviewPage,
 		MaxFiles: maxFiles(protocols), FindPane: cfg.FindPane, Preferred: cfg.Preferred, Waiting: cfg.Waiting,
 		Outside: cfg.Outside,
 	}
@@ -343,29 +336,31 @@ func (h *Host) Failure(command string) error {
 }
 
 // open listens, serves and publishes. It returns an error if no agent can connect, or if
-// the first server, which has the review page, does not listen. Then the caller closes h.
+// the system refuses the user's address or a port for the review page. Then the caller closes
+// h.
 func (h *Host) open(cfg Config) (err error) {
 	var listening []Protocol
-	for i, p := range h.protocols {
-		own := cfg
-		if i > 0 {
-			own.Settings.Port, own.Settings.Token = 0, ""
-		}
-		s, err := p.Listen(h.Companion, own, h.Unpublish)
+	for _, p := range h.protocols {
+		s, err := p.Listen(h.Companion, cfg, h.Unpublish)
 		switch {
 		case err == nil:
 			h.servers, listening = append(h.servers, s), append(listening, p)
-		case i == 0:
+		case cfg.ExtraHost != "":
 			return err
 		default:
 			h.fail(p, err)
 		}
 	}
-	h.pages = h.servers[0].(PageServer)
-	if cfg.Pages != nil {
-		var pages http.Handler
-		pages, h.link = cfg.Pages(h.Companion.AttachPage, fmt.Sprintf("http://127.0.0.1:%d", h.Port()))
-		h.pages.HandlePages(pages)
+	if cfg.Page != nil {
+		port := h.Port()
+		if port > 0 {
+			port++ // open tabs find the page again after a crash
+		}
+		page, err := cfg.Page(h.Companion.AttachPage, port)
+		if err != nil {
+			return err
+		}
+		h.page = page
 	}
 	if h.socket, err = listenSocket(h.Port()); err != nil {
 		// No agent needs it.
@@ -374,6 +369,9 @@ func (h *Host) open(cfg Config) (err error) {
 	}
 	for _, s := range h.servers {
 		s.Serve()
+	}
+	if h.page != nil {
+		h.page.Serve()
 	}
 	// An agent may run the command with few variables, so it names the socket.
 	var stdio []string
@@ -417,12 +415,16 @@ func (h *Host) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	var servers sync.WaitGroup
+	end := func(s interface{ Close(context.Context) error }) {
+		if err := s.Close(ctx); err != nil {
+			h.log.Warn("a server did not stop cleanly", "err", err)
+		}
+	}
 	for _, s := range h.servers {
-		servers.Go(func() {
-			if err := s.Close(ctx); err != nil {
-				h.log.Warn("a server did not stop cleanly", "err", err)
-			}
-		})
+		servers.Go(func() { end(s) })
+	}
+	if h.page != nil {
+		servers.Go(func() { end(h.page) })
 	}
 	servers.Wait()
 	if h.socket != nil {
@@ -444,9 +446,7 @@ func (h *Host) Unpublish() {
 // ViewsChanged implements [companion.Host].
 func (h *Host) ViewsChanged() {
 	for _, s := range h.servers {
-		if s, ok := s.(ViewServer); ok {
-			s.ViewsChanged()
-		}
+		s.ViewsChanged()
 	}
 }
 
@@ -456,20 +456,33 @@ func (h *Host) Notes() (notes []string) {
 		notes = append(notes, f.Error())
 	}
 	for _, s := range h.servers {
-		if s, ok := s.(NoteServer); ok {
-			if note := s.Note(); note != "" {
-				notes = append(notes, note)
-			}
+		if note := s.Note(); note != "" {
+			notes = append(notes, note)
 		}
 	}
 	return notes
 }
 
 // Port implements [companion.Host].
-func (h *Host) Port() int { return h.pages.Port() }
+func (h *Host) Port() int {
+	port, _ := h.kept()
+	return port
+}
 
 // Token implements [companion.Host].
-func (h *Host) Token() string { return h.pages.Token() }
+func (h *Host) Token() string {
+	_, token := h.kept()
+	return token
+}
+
+func (h *Host) kept() (port int, token string) {
+	for _, s := range h.servers {
+		if port, token = s.Kept(); port > 0 {
+			break
+		}
+	}
+	return port, token
+}
 
 // Env implements [companion.Host].
 func (h *Host) Env() map[string]string {
@@ -499,10 +512,10 @@ func (h *Host) SetRoots(roots []string) error {
 
 // Link implements [companion.Host].
 func (h *Host) Link() (string, error) {
-	if h.link == nil {
+	if h.page == nil {
 		return "", errors.New("this companion has no review page")
 	}
-	return h.link(), nil
+	return h.page.Link(), nil
 }
 
 // Agents implements [companion.Host].

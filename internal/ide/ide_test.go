@@ -29,7 +29,6 @@ func TestMain(m *testing.M) { systest.VerifyTestMain(m) }
 type fake struct {
 	name  string
 	fails string // the method that fails
-	got   Config // what Listen received
 
 	mu    sync.Mutex
 	calls []string
@@ -56,8 +55,7 @@ func (f *fake) called() string {
 func (f *fake) row() Protocol {
 	return Protocol{
 		Name: f.name, EnvNames: []string{f.name + "_PORT"}, Launches: []Launch{{Name: strings.ToLower(f.name)}},
-		Listen: func(_ *companion.Companion, cfg Config, _ func()) (Server, error) {
-			f.got = cfg
+		Listen: func(*companion.Companion, Config, func()) (Server, error) {
 			if err := f.call("Listen"); err != nil {
 				return nil, err
 			}
@@ -72,6 +70,9 @@ func (f *fake) SetRoots(roots []string) error { return f.call("SetRoots") }
 func (f *fake) AddEnv(env map[string]string)  { env[f.name+"_PORT"] = "1" }
 func (f *fake) Unpublish()                    { f.call("Unpublish") }
 func (f *fake) Close(context.Context) error   { return f.call("Close") }
+func (f *fake) ViewsChanged()                 {}
+func (f *fake) Kept() (int, string)           { return 0, "" }
+func (f *fake) Note() string                  { return "" }
 
 func (f *fake) Preamble() string { return f.name + "\n" }
 
@@ -147,7 +148,7 @@ func TestServerFails(t *testing.T) {
 	}
 }
 
-// The first server has the review page and the port, also if its agents cannot connect.
+// An editor keeps the port of Gemini CLI's server, also if its agents cannot connect.
 func TestFirstServerIsNotPublished(t *testing.T) {
 	cfg := newConfig(t)
 	blockDiscovery(t)
@@ -189,7 +190,7 @@ func TestEveryServerFails(t *testing.T) {
 	listen := rows[0].Listen
 	rows[0].Listen = func(c *companion.Companion, cfg Config, onPanic func()) (Server, error) {
 		s, err := listen(c, cfg, onPanic)
-		port = s.(PageServer).Port()
+		port, _ = s.Kept()
 		return s, err
 	}
 	h, err := start(cfg, rows)
@@ -205,17 +206,66 @@ func TestEveryServerFails(t *testing.T) {
 	}
 }
 
-// Without the first server's port there is no review page and no name for the socket.
-func TestFirstServerDoesNotListen(t *testing.T) {
+// A page is a review page that fails on demand.
+type page struct {
+	fake
+	port int // that it was told to listen on
+}
+
+func (p *page) Link() string { return "link" }
+
+func (p *page) listen(_ func(io.ReadWriteCloser), port int) (Page, error) {
+	p.port = port
+	if err := p.call("Listen"); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// The review page and the socket need no agent's server. After a crash, tabs find the page
+// again: its port follows the one that an editor keeps.
+func TestPage(t *testing.T) {
+	cfg := newConfig(t)
+	p := new(page)
+	cfg.Page = p.listen
+	h := newHost(t, cfg, table())
+	if link, err := h.Link(); link != "link" || err != nil {
+		t.Errorf("the link is %q, %v", link, err)
+	}
+	if p.port != h.Port()+1 {
+		t.Errorf("the page's port is %d, after %d", p.port, h.Port())
+	}
+	h.Close()
+	if got, want := p.called(), "Listen Serve Close"; got != want {
+		t.Errorf("the page was called %q, want %q", got, want)
+	}
+
+	rows := table(&fake{name: "SECOND"})
+	rows[0].Listen = func(*companion.Companion, Config, func()) (Server, error) { return nil, errFake }
+	h = newHost(t, cfg, rows)
+	if link, err := h.Link(); link != "link" || err != nil || p.port != 0 {
+		t.Errorf("the link is %q, %v; the port is %d", link, err, p.port)
+	}
+	if env := h.Env(); env[editor.EnvSocket] == "" || env["SECOND_PORT"] == "" || !errors.Is(h.Failure("gemini"), errFake) {
+		t.Errorf("without the first server: %v, %v", env, h.Failure("gemini"))
+	}
+}
+
+// The companion does not start without the page, or without the address that the user wants.
+func TestUserGetsWhatTheyAskFor(t *testing.T) {
 	cfg := newConfig(t)
 	second := &fake{name: "SECOND"}
-	rows := table(second)
-	rows[0].Listen = func(*companion.Companion, Config, func()) (Server, error) { return nil, errFake }
-	if h, err := start(cfg, rows); !errors.Is(err, errFake) {
-		t.Errorf("start returns %v, %v", h, err)
+	cfg.Page = (&page{fake: fake{fails: "Listen"}}).listen
+	if h, err := start(cfg, table(second)); !errors.Is(err, errFake) {
+		t.Errorf("without a page, start returns %v, %v", h, err)
 	}
-	if got := second.called(); got != "" {
-		t.Errorf("the second server was called %q", got)
+	if got, want := second.called(), "Listen Unpublish Close"; got != want {
+		t.Errorf("the second server was called %q, want %q", got, want)
+	}
+	cfg = newConfig(t)
+	cfg.ExtraHost = "192.0.2.1" // of no machine
+	if h, err := start(cfg, table()); err == nil || !strings.Contains(err.Error(), cfg.ExtraHost) {
+		t.Errorf("with an address of another machine, start returns %v, %v", h, err)
 	}
 }
 
@@ -251,7 +301,7 @@ func TestSetRootsFailsHalfWay(t *testing.T) {
 }
 
 // Agents of every protocol find the companion. The editor's port and token are
-// those of the first server.
+// those of Gemini CLI's server.
 func TestProtocolsShareOneCompanion(t *testing.T) {
 	cfg := newConfig(t)
 	cfg.Settings.Token = "kept"
@@ -262,9 +312,6 @@ func TestProtocolsShareOneCompanion(t *testing.T) {
 		if env[name] == "" {
 			t.Errorf("the variables have no %s: %v", name, env)
 		}
-	}
-	if s := second.got.Settings; s.Port != 0 || s.Token != "" {
-		t.Errorf("the second server received the first one's settings %+v", s)
 	}
 	if h.Token() != "kept" || env["GEMINI_CLI_IDE_SERVER_PORT"] != fmt.Sprint(h.Port()) {
 		t.Errorf("port %d, token %q", h.Port(), h.Token())

@@ -50,9 +50,9 @@ func TestWithCompanion(t *testing.T) {
 	if h.server, err = New(cfg); err != nil {
 		t.Fatal(err)
 	}
-	h.server.listener.Close()
+	h.server.http.Listeners[0].Close()
 	f := &fixture{Server: h.server, t: t, network: systest.NewNetwork()}
-	h.server.listener = f.network
+	h.server.http.Listeners[0] = f.network
 	h.server.Serve()
 	t.Cleanup(func() { c.Stop(); f.close(); c.Wait() })
 

@@ -137,7 +137,7 @@ func TestEndpointAfterAKill(t *testing.T) {
 		if second := f.next(); second.port == f.port || second.token == f.token || second.old {
 			t.Error("two servers have the same port or token")
 		}
-		next.listener.Close()
+		next.http.Listeners[0].Close()
 		time.Sleep(touchInterval + lockfile.CheckInterval + time.Second)
 		if late := f.next(); late.token == f.token || late.old {
 			t.Error("the token is used when no agent tries to come back any more")

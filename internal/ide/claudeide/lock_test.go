@@ -116,7 +116,7 @@ func TestLockFile(t *testing.T) {
 	}
 	alias := systest.Alias(t, project) // an agent has the real path
 	s, _ := publish(t, []string{alias}, nil)
-	path := filepath.Join(s.cfg.Dir, strconv.Itoa(s.Port())+".lock")
+	path := filepath.Join(s.cfg.Dir, strconv.Itoa(s.port)+".lock")
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

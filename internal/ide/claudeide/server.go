@@ -104,13 +104,12 @@ const (
 // two are not held while a method of the Backend runs, nor during I/O.
 type Server struct {
 	cfg      Config
-	http     *http.Server
-	listener net.Listener
+	http     *gate.Server
 	port     int
 	token    string
 	old      bool // others may know the token: only programs of this user are served
 	mcp      *mcp.Server
-	running  sync.WaitGroup  // the HTTP server, the sessions, and watch
+	running  sync.WaitGroup  // watch
 	ctx      context.Context // ends with watch
 	stop     context.CancelFunc
 	check    outbox.Signal // the lock may have to change
@@ -153,11 +152,12 @@ func New(cfg Config) (*Server, error) {
 	if sys.KnowsPeers {
 		s.state = s.statePath()
 	}
-	if err := s.listen(); err != nil {
+	l, err := s.listen()
+	if err != nil {
 		return nil, err
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	s.http = gate.New(0).Server(http.HandlerFunc(s.serveHTTP), cfg.Log)
+	s.http = gate.New(gate.Config{Handler: http.HandlerFunc(s.serveHTTP), Log: cfg.Log, Listeners: []net.Listener{l}})
 	return s, nil
 }
 
@@ -188,24 +188,23 @@ const (
 
 // listen listens on the port of a server for the same roots that was killed a moment ago,
 // with its token. If the port is taken, or there was none, both are new.
-func (s *Server) listen() (err error) {
+func (s *Server) listen() (l net.Listener, err error) {
 	if last, err := readEndpoint(s.state); err == nil && last.fresh() {
 		l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(last.Port))
 		switch {
 		case err != nil:
 		case sys.SeesSocket(l):
-			s.listener, s.token, s.old = l, last.Token, true
+			s.port, s.token, s.old = last.Port, last.Token, true
+			return l, nil
 		default:
 			l.Close()
 		}
 	}
-	if s.listener == nil {
-		if s.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
-			return fmt.Errorf("cannot listen on loopback: %w", err)
-		}
+	if l, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		return nil, fmt.Errorf("cannot listen on loopback: %w", err)
 	}
-	s.port = s.listener.Addr().(*net.TCPAddr).Port
-	return nil
+	s.port = l.Addr().(*net.TCPAddr).Port
+	return l, nil
 }
 
 // keep keeps the endpoint while an agent is connected, and forgets it afterwards. Only
@@ -303,16 +302,12 @@ func (s *Server) statePath() string {
 	return filepath.Join(dir, hex.EncodeToString(sum[:8])+".json")
 }
 
-// Port returns the port that the server listens on.
-func (s *Server) Port() int { return s.port }
+// Kept returns nothing: the server keeps its port and its token itself.
+func (s *Server) Kept() (port int, token string) { return 0, "" }
 
 // Serve serves connections in the background until [Server.Close].
 func (s *Server) Serve() {
-	s.running.Go(func() {
-		if err := s.http.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
-			s.cfg.Log.Error("the server for Claude Code stopped", "err", err)
-		}
-	})
+	s.http.Serve()
 	s.running.Go(s.watch)
 }
 
@@ -509,8 +504,7 @@ func (s *Server) Unpublish() {
 func (s *Server) Close(ctx context.Context) error {
 	s.stop()
 	s.mcp.Close(ctx)
-	err := s.http.Close()
-	s.listener.Close() // even if Serve was never called
+	err := s.http.Close(ctx)
 	s.running.Wait()
 	if s.state != "" {
 		s.forget()

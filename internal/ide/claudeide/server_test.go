@@ -232,9 +232,9 @@ func start(t *testing.T) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.listener.Close()
+	s.http.Listeners[0].Close()
 	f := &fixture{s, t, b, systest.NewNetwork(), log}
-	s.listener = f.network
+	s.http.Listeners[0] = f.network
 	s.Serve()
 	t.Cleanup(f.close)
 	return f

@@ -166,6 +166,12 @@ func (s *Server) SetRoots([]string) error { return nil }
 // AddEnv adds nothing: the socket has a fixed path.
 func (s *Server) AddEnv(map[string]string) {}
 
+// Kept returns nothing: the socket has a fixed path.
+func (s *Server) Kept() (port int, token string) { return 0, "" }
+
+// ViewsChanged does nothing: the agent proposes no changes.
+func (s *Server) ViewsChanged() {}
+
 // Unpublish removes the socket. Requests that have begun are answered.
 func (s *Server) Unpublish() {
 	s.claiming.Lock()

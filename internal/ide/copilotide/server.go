@@ -8,7 +8,6 @@ package copilotide
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -56,9 +55,7 @@ const (
 	defaultGoneTimeout = 5 * time.Second
 	// maxSessions is far above what a person runs.
 	maxSessions = 64
-	// closeTimeout is how long the agents may take to read the rest of their responses.
-	closeTimeout = time.Second
-	scheme       = "Nonce "
+	scheme      = "Nonce "
 )
 
 // A Server is a companion's server for Copilot CLI. It listens from [New] on; requests
@@ -68,14 +65,13 @@ const (
 // a method of the Backend runs, nor during I/O.
 type Server struct {
 	cfg      Config
-	http     *http.Server
-	listener net.Listener
+	http     *gate.Server
 	scheme   string // of the address
-	address  string
+	address  string // "" if the system refused one
 	nonce    string
 	mcp      *mcp.Server
 	endpoint mcp.Endpoint
-	running  sync.WaitGroup  // the HTTP server, and watch
+	running  sync.WaitGroup  // watch
 	ctx      context.Context // ends with watch
 	stop     context.CancelFunc
 	check    outbox.Signal // the lock may have to change
@@ -113,14 +109,17 @@ func New(cfg Config) (*Server, error) {
 		Names: names, MaxSessions: maxSessions,
 	})
 	s.endpoint.Open, s.endpoint.GoneTimeout = s.open, cfg.GoneTimeout
-	var err error
+	own := gate.Config{Handler: http.HandlerFunc(s.serveHTTP), Log: cfg.Log}
+	l, kind, address, err := sys.ListenPrivate("copilot")
 	// A path that is too long, for example, is no reason not to start: the user may not
 	// have this agent.
-	if s.listener, s.scheme, s.address, err = sys.ListenPrivate("copilot"); err != nil {
+	if err != nil {
 		cfg.Log.Warn("Copilot CLI will not find this companion: set POLLUX_RUNTIME_DIR to a short path that you own", "err", err)
+	} else {
+		own.Listeners, s.scheme, s.address = []net.Listener{l}, kind, address
 	}
+	s.http = gate.New(own)
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	s.http = gate.New(0).Server(http.HandlerFunc(s.serveHTTP), cfg.Log)
 	return s, nil
 }
 
@@ -128,7 +127,6 @@ func New(cfg Config) (*Server, error) {
 // clients without the nonce.
 func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.cfg.OnPanic.Report()
-	w.Header().Set("Cache-Control", "no-store")
 	switch {
 	case len(r.Header.Values("Origin")) > 0:
 		mcp.TurnAway(w, r, http.StatusForbidden, "requests from web pages are not served")
@@ -147,14 +145,10 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 
 // Serve serves requests in the background until [Server.Close].
 func (s *Server) Serve() {
-	if s.listener == nil {
+	if s.address == "" {
 		return
 	}
-	s.running.Go(func() {
-		if err := s.http.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
-			s.cfg.Log.Error("the server for Copilot CLI stopped", "err", err)
-		}
-	})
+	s.http.Serve()
 	s.running.Go(func() {
 		defer s.cfg.OnPanic.Report()
 		lockfile.Watch(s.ctx, s.check, s.update)
@@ -164,7 +158,7 @@ func (s *Server) Serve() {
 // Publish writes the lock file. A failure is no reason not to start, since the user may
 // not have this agent.
 func (s *Server) Publish(roots, _ []string) error {
-	if s.cfg.Dir == "" || s.listener == nil {
+	if s.cfg.Dir == "" || s.address == "" {
 		return nil
 	}
 	name := s.cfg.Editor.DisplayName
@@ -197,6 +191,15 @@ func (s *Server) SetRoots(roots []string) error {
 
 // AddEnv adds nothing: the agent finds the server through the lock file only.
 func (s *Server) AddEnv(map[string]string) {}
+
+// Kept returns nothing: the next server has another lock file.
+func (s *Server) Kept() (port int, token string) { return 0, "" }
+
+// ViewsChanged does nothing: the agent shows each change in its terminal, too.
+func (s *Server) ViewsChanged() {}
+
+// Note returns nothing.
+func (s *Server) Note() string { return "" }
 
 // update writes the lock file. The agent shows each change in its terminal, too, so the
 // lock stays while nothing else shows changes.
@@ -232,15 +235,7 @@ func (s *Server) Unpublish() {
 func (s *Server) Close(ctx context.Context) error {
 	s.stop()
 	s.mcp.Close(ctx)
-	shut, cancel := context.WithTimeout(ctx, closeTimeout)
-	defer cancel()
-	err := s.http.Shutdown(shut)
-	if err != nil {
-		err = s.http.Close()
-	}
-	if s.listener != nil {
-		s.listener.Close() // even if Serve was never called
-	}
+	err := s.http.Close(ctx)
 	s.running.Wait()
 	return err
 }

@@ -123,8 +123,8 @@ func (b *backend) opened() int {
 
 // useNetwork makes a server listen on a network.
 func useNetwork(s *Server) {
-	s.listener.Close()
-	s.listener = systest.NewNetwork()
+	s.http.Listeners[0].Close()
+	s.http.Listeners[0] = systest.NewNetwork()
 }
 
 // A fixture is a server that serves on a network.
@@ -170,7 +170,7 @@ func start(t *testing.T, run func(f *fixture)) {
 		}
 		useNetwork(s)
 		s.Serve()
-		transport := &http.Transport{DialContext: s.listener.(*systest.Network).Dial}
+		transport := &http.Transport{DialContext: s.http.Listeners[0].(*systest.Network).Dial}
 		f := &fixture{s, t, b, &http.Client{Transport: transport}}
 		t.Cleanup(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)

@@ -116,7 +116,7 @@ func TestEachCLIHasItsOwnToken(t *testing.T) {
 	b := newBackend()
 	s := start(t, b, nil)
 	for _, cli := range clis {
-		token := Endpoint{Token: s.Token(), PIDs: []int{1}}.file(cli).AuthToken
+		token := Endpoint{Token: s.cfg.Token, PIDs: []int{1}}.file(cli).AuthToken
 		c := dial(t, s)
 		req := c.request(t.Context(), "POST", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"streamable-http-client","version":"1.0.0"}}}`)
 		req.Header.Set("Authorization", "Bearer "+token)

@@ -35,7 +35,7 @@ func serveChild() {
 		os.Exit(1)
 	}
 	s.Serve()
-	fmt.Println(s.Port())
+	fmt.Println(s.port)
 	io.Copy(io.Discard, os.Stdin)
 }
 
@@ -131,17 +131,16 @@ func TestSlowStrangersDoNotKeepTheCLIOut(t *testing.T) {
 // not the body that it promised comes.
 func TestRefusedRequestsAreNotHeld(t *testing.T) {
 	s := start(t, newBackend(), nil)
-	s.HandlePages(http.NotFoundHandler())
 	for name, request := range map[string]string{
-		"no token":   bodyless(s.Port(), "/mcp", "127.0.0.1"),
-		"no page":    bodyless(s.Port(), "/other", "127.0.0.1"),
-		"wrong host": bodyless(s.Port(), "/mcp", "evil.example"),
-		"wrong origin": strings.Replace(bodyless(s.Port(), "/mcp", "127.0.0.1"), "\r\n\r\n",
+		"no token":   bodyless(s.port, "/mcp", "127.0.0.1"),
+		"no page":    bodyless(s.port, "/other", "127.0.0.1"),
+		"wrong host": bodyless(s.port, "/mcp", "evil.example"),
+		"wrong origin": strings.Replace(bodyless(s.port, "/mcp", "127.0.0.1"), "\r\n\r\n",
 			"\r\nOrigin: http://evil.example\r\n\r\n", 1),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			conn := raw(t, s.Port(), request)
+			conn := raw(t, s.port, request)
 			conn.SetReadDeadline(time.Now().Add(30 * time.Second))
 			in := bufio.NewReader(conn)
 			res, err := http.ReadResponse(in, nil)
@@ -177,8 +176,8 @@ func TestRefusalReachesAClientThatSendsABody(t *testing.T) {
 func TestRefusalWaitsForTheBody(t *testing.T) {
 	s := start(t, newBackend(), nil)
 	const half = 50_000
-	conn := raw(t, s.Port(), fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s",
-		s.Port(), 2*half, strings.Repeat("x", half)))
+	conn := raw(t, s.port, fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s",
+		s.port, 2*half, strings.Repeat("x", half)))
 	in := bufio.NewReader(conn)
 	res, err := http.ReadResponse(in, nil)
 	if err != nil {
@@ -198,13 +197,11 @@ func TestRefusalWaitsForTheBody(t *testing.T) {
 // A connection that does not authenticate ends.
 func TestStrangersHaveLittleTime(t *testing.T) {
 	s := start(t, newBackend(), func(c *Config) { c.AuthTimeout = 20 * time.Millisecond })
-	s.HandlePages(http.NotFoundHandler())
 	for name, text := range map[string]string{
 		"silent":    "",
 		"no header": "GET /",
-		"page":      fmt.Sprintf("GET /review/ HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n", s.Port()),
 	} {
-		conn := raw(t, s.Port(), text)
+		conn := raw(t, s.port, text)
 		conn.SetReadDeadline(time.Now().Add(5 * time.Second))
 		if _, err := io.Copy(io.Discard, conn); err != nil && strings.Contains(err.Error(), "timeout") {
 			t.Errorf("%s: the connection stays open", name)
@@ -212,32 +209,15 @@ func TestStrangersHaveLittleTime(t *testing.T) {
 	}
 }
 
-// A connection that has authenticated, to the server or to the review page, stays.
+// A connection that has authenticated stays.
 func TestAuthenticatedConnectionsStay(t *testing.T) {
 	s := start(t, newBackend(), nil)
-	s.HandlePages(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Page-Secret") == "right" {
-			gate.Authenticated(r.Context())
-		}
-		io.WriteString(w, "page")
-	}))
-	get := func(path, header string) string {
-		return fmt.Sprintf("GET %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n%s\r\n\r\n", path, s.Port(), header)
-	}
-	cli := raw(t, s.Port(), get("/mcp", "Authorization: Bearer secret"))
+	get := fmt.Sprintf("GET /mcp HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nAuthorization: Bearer secret\r\n\r\n", s.port)
+	cli := raw(t, s.port, get)
 	expectAnswer(t, cli)
-	page := raw(t, s.Port(), get("/review/", "Page-Secret: right"))
-	expectAnswer(t, page)
-	other := raw(t, s.Port(), get("/review/", "Page-Secret: wrong"))
-	expectAnswer(t, other)
-	s.gate.Sweep(time.Now().Add(gate.DefaultTimeout))
-	for _, conn := range []net.Conn{cli, page} {
-		io.WriteString(conn, get("/review/", "Page-Secret: wrong"))
-		expectAnswer(t, conn)
-	}
-	if _, err := other.Read(make([]byte, 1)); err == nil || strings.Contains(err.Error(), "timeout") {
-		t.Errorf("a connection without the secret stays open: %v", err)
-	}
+	s.http.Sweep(time.Now().Add(gate.DefaultTimeout))
+	io.WriteString(cli, get)
+	expectAnswer(t, cli)
 }
 
 // When too many connections have not authenticated, the oldest one of them is
@@ -249,14 +229,14 @@ func TestStrangersAreFew(t *testing.T) {
 	st.next()
 	var conns []net.Conn
 	for range gate.MaxStrangers + 1 {
-		conns = append(conns, raw(t, s.Port(), ""))
+		conns = append(conns, raw(t, s.port, ""))
 	}
 	conns[0].SetReadDeadline(time.Now().Add(5 * time.Second))
 	if _, err := conns[0].Read(make([]byte, 1)); err == nil || strings.Contains(err.Error(), "timeout") {
 		t.Errorf("the oldest connection: %v", err)
 	}
 	for _, conn := range conns[1:] {
-		io.WriteString(conn, fmt.Sprintf("GET /mcp HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nAuthorization: Bearer secret\r\n\r\n", s.Port()))
+		io.WriteString(conn, fmt.Sprintf("GET /mcp HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nAuthorization: Bearer secret\r\n\r\n", s.port))
 		expectAnswer(t, conn)
 	}
 	b.setContext("/a")

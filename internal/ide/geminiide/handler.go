@@ -3,13 +3,9 @@ package geminiide
 import (
 	"fmt"
 	"mime"
-	"net"
 	"net/http"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"pollux/internal/gate"
 	"pollux/internal/ide/mcp"
@@ -17,74 +13,29 @@ import (
 
 const protocolHeader = "Mcp-Protocol-Version"
 
-// handler returns the server's handler. It checks the Host (against DNS
-// rebinding), the Origin (against web pages) and the token, in this order, before
-// it looks at a request.
-func (s *Server) handler() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// An earlier request of the connection may have left a deadline.
-		http.NewResponseController(w).SetWriteDeadline(time.Time{})
-		h := w.Header()
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("X-Frame-Options", "DENY")
-		h.Set("Referrer-Policy", "no-referrer")
-		h.Set("Cross-Origin-Resource-Policy", "same-origin")
-		h.Set("Cache-Control", "no-store")
-		if !s.hostAllowed(r.Host) {
-			mcp.TurnAway(w, r, http.StatusForbidden, "this Host is not served here: connect to 127.0.0.1")
-			return
-		}
-		if !s.originAllowed(r) {
-			mcp.TurnAway(w, r, http.StatusForbidden, "requests from this Origin are not served")
-			return
-		}
-		if strings.HasPrefix(r.URL.Path, "/review/") {
-			s.mu.Lock()
-			pages := s.pages
-			s.mu.Unlock()
-			if pages != nil {
-				pages.ServeHTTP(w, r)
-				return
-			}
-		}
-		if s.agentOf(r) == "" {
-			h.Set("WWW-Authenticate", Realm)
-			mcp.TurnAway(w, r, http.StatusUnauthorized,
-				"the bearer token is missing or wrong: it is in the discovery file (authToken)")
-			return
-		}
-		if s.old && !gate.OwnUser(r.Context()) {
-			mcp.TurnAway(w, r, http.StatusForbidden, "the token is of a companion that crashed: other users may know it")
-			return
-		}
-		gate.Authenticated(r.Context())
-		if r.URL.Path != "/mcp" {
-			mcp.TurnAway(w, r, http.StatusNotFound, "the MCP endpoint is /mcp")
-			return
-		}
-		s.serveMCP(w, r)
-	})
-}
-
-func (s *Server) hostAllowed(host string) bool {
-	name, port, err := net.SplitHostPort(host)
-	if err != nil || port != strconv.Itoa(s.port) {
-		return false
+// serveHTTP checks the Host, the Origin and the token, in this order, before it looks at a
+// request.
+func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
+	if reason := gate.Refusal(r, s.port, s.hosts...); reason != "" {
+		mcp.TurnAway(w, r, http.StatusForbidden, reason)
+		return
 	}
-	if name == "127.0.0.1" || strings.EqualFold(name, "localhost") || name == "::1" {
-		return true
+	if s.agentOf(r) == "" {
+		w.Header().Set("WWW-Authenticate", Realm)
+		mcp.TurnAway(w, r, http.StatusUnauthorized,
+			"the bearer token is missing or wrong: it is in the discovery file (authToken)")
+		return
 	}
-	extra := func(n string) bool { return strings.EqualFold(n, name) }
-	return s.cfg.ExtraHost != "" && (name == s.cfg.ExtraHost || slices.ContainsFunc(s.cfg.ExtraNames, extra))
-}
-
-func (s *Server) originAllowed(r *http.Request) bool {
-	values := r.Header.Values("Origin")
-	if len(values) == 0 {
-		return true
+	if s.old && !gate.OwnUser(r.Context()) {
+		mcp.TurnAway(w, r, http.StatusForbidden, "the token is of a companion that crashed: other users may know it")
+		return
 	}
-	origin, err := url.Parse(values[0])
-	return len(values) == 1 && err == nil && origin.Scheme == "http" && s.hostAllowed(origin.Host)
+	gate.Authenticated(r.Context())
+	if r.URL.Path != "/mcp" {
+		mcp.TurnAway(w, r, http.StatusNotFound, "the MCP endpoint is /mcp")
+		return
+	}
+	s.serveMCP(w, r)
 }
 
 // agentOf returns the name of the program whose token the request has, or "" if

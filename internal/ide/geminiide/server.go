@@ -3,7 +3,6 @@ package geminiide
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -93,18 +92,15 @@ const (
 // Lock order: the companion's lock, Server.mu, Session.mu; the last two are not held while a
 // Backend method runs.
 type Server struct {
-	cfg       Config
-	http      *http.Server
-	listeners []net.Listener
-	port      int
-	gate      *gate.Gate
-	mcp       *mcp.Server
-	endpoint  mcp.Endpoint
-	old       bool // others may know the token: only programs of this user are served
-	serving   sync.WaitGroup
+	cfg      Config
+	http     *gate.Server
+	port     int
+	hosts    []string // where agents may find the server, other than on this machine
+	mcp      *mcp.Server
+	endpoint mcp.Endpoint
+	old      bool // others may know the token: only programs of this user are served
 
 	mu          sync.Mutex
-	pages       http.Handler
 	publication *Publication // nil until Publish
 
 	encodingMu sync.Mutex // held while the context is encoded; no other lock is taken meanwhile
@@ -122,7 +118,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{cfg: cfg, gate: gate.New(cfg.AuthTimeout)}
+	s := &Server{cfg: cfg}
 	own := mcp.Config{
 		Backend: cfg.Backend, Log: cfg.Log, OnPanic: cfg.OnPanic, Title: cfg.Editor.DisplayName, Version: cfg.Version,
 		MaxSessions: maxSessions,
@@ -144,62 +140,42 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.port = l.Addr().(*net.TCPAddr).Port
 	s.old = s.port == cfg.Port && sys.SeesSocket(l)
-	s.listeners = []net.Listener{l}
+	listeners := []net.Listener{l}
 	if cfg.ExtraHost != "" {
-		l, err := net.Listen("tcp", net.JoinHostPort(cfg.ExtraHost, fmt.Sprint(s.port)))
+		extra, err := net.Listen("tcp", net.JoinHostPort(cfg.ExtraHost, fmt.Sprint(s.port)))
 		if err != nil {
-			s.listeners[0].Close()
+			l.Close()
 			return nil, fmt.Errorf("cannot listen on %s (is it an address of this machine?): %w", cfg.ExtraHost, err)
 		}
-		s.listeners = append(s.listeners, l)
+		listeners = append(listeners, extra)
+		s.hosts = append([]string{cfg.ExtraHost}, cfg.ExtraNames...)
 	}
-	s.http = s.gate.Server(s.handler(), cfg.Log)
+	s.http = gate.New(gate.Config{
+		Handler: http.HandlerFunc(s.serveHTTP), Log: cfg.Log, Listeners: listeners, Timeout: cfg.AuthTimeout,
+	})
 	return s, nil
 }
 
-// Port returns the port that the server listens on.
-func (s *Server) Port() int { return s.port }
+// Kept returns the port that the server listens on, and the bearer token that every request
+// must carry.
+func (s *Server) Kept() (port int, token string) { return s.port, s.cfg.Token }
 
-// Token returns the bearer token that every request must carry.
-func (s *Server) Token() string { return s.cfg.Token }
+// ViewsChanged does nothing: agents are connected whether or not something shows changes.
+func (s *Server) ViewsChanged() {}
 
-// HandlePages serves h below /review/. The server checks Host and Origin. h
-// authenticates its clients, and calls [gate.Authenticated] for those that
-// pass.
-func (s *Server) HandlePages(h http.Handler) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.pages = h
-}
+// Note returns nothing.
+func (s *Server) Note() string { return "" }
 
 // Preamble returns the line that a connection for [Server.ServeConn] starts with.
 func (s *Server) Preamble() string { return editor.MCPPreamble }
 
 // Serve answers requests in the background until [Server.Close].
-func (s *Server) Serve() {
-	for _, l := range s.listeners {
-		s.serving.Go(func() {
-			if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-				s.cfg.Log.Error("the server stopped", "err", err)
-			}
-		})
-	}
-}
+func (s *Server) Serve() { s.http.Serve() }
 
 // Close sends queued outcomes to the clients that have a stream, for as long as
 // ctx allows. Then it ends every stream gracefully, since a broken one would make
 // the CLI report an error, and stops the server.
 func (s *Server) Close(ctx context.Context) error {
 	s.mcp.Close(ctx)
-	shut, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	err := s.http.Shutdown(shut)
-	if err != nil {
-		err = s.http.Close()
-	}
-	for _, l := range s.listeners {
-		l.Close() // even if Serve was never called
-	}
-	s.serving.Wait()
-	return err
+	return s.http.Close(ctx)
 }

@@ -127,8 +127,8 @@ func startOn(t *testing.T, b *backend, change func(*Config), network *systest.Ne
 		t.Fatal(err)
 	}
 	if network != nil {
-		s.listeners[0].Close()
-		s.listeners[0] = network
+		s.http.Listeners[0].Close()
+		s.http.Listeners[0] = network
 	}
 	s.Serve()
 	t.Cleanup(func() {
@@ -149,7 +149,7 @@ type cl struct {
 }
 
 func dial(t *testing.T, s *Server) *cl {
-	return &cl{t: t, base: fmt.Sprintf("http://127.0.0.1:%d", s.Port()), http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
+	return &cl{t: t, base: fmt.Sprintf("http://127.0.0.1:%d", s.port), http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
 }
 
 // inBubble runs a test with a server and a client of it, in which [synctest.Wait] waits until the
@@ -315,13 +315,13 @@ func TestRefusals(t *testing.T) {
 		{"other scheme", "POST", ok, func(r *http.Request) { r.Header.Set("Authorization", "Basic secret") }, 401, "authToken"},
 		{"scheme in lower case", "POST", ok, func(r *http.Request) { r.Header.Set("Authorization", "bearer secret") }, 200, ""},
 		{"foreign Host", "POST", ok, func(r *http.Request) { r.Host = "evil.example" }, 403, "127.0.0.1"},
-		{"foreign Host, our port", "POST", ok, func(r *http.Request) { r.Host = fmt.Sprintf("evil.example:%d", s.Port()) }, 403, "127.0.0.1"},
+		{"foreign Host, our port", "POST", ok, func(r *http.Request) { r.Host = fmt.Sprintf("evil.example:%d", s.port) }, 403, "127.0.0.1"},
 		{"Host without port", "POST", ok, func(r *http.Request) { r.Host = "127.0.0.1" }, 403, "127.0.0.1"},
-		{"localhost", "POST", ok, func(r *http.Request) { r.Host = fmt.Sprintf("localhost:%d", s.Port()) }, 200, ""},
+		{"localhost", "POST", ok, func(r *http.Request) { r.Host = fmt.Sprintf("localhost:%d", s.port) }, 200, ""},
 		{"foreign Host comes before the token", "POST", ok, func(r *http.Request) { r.Host = "evil"; r.Header.Del("Authorization") }, 403, ""},
 		{"foreign Origin", "POST", ok, func(r *http.Request) { r.Header.Set("Origin", "http://evil.example") }, 403, "Origin"},
 		{"null Origin", "POST", ok, func(r *http.Request) { r.Header.Set("Origin", "null") }, 403, "Origin"},
-		{"own Origin", "POST", ok, func(r *http.Request) { r.Header.Set("Origin", fmt.Sprintf("http://127.0.0.1:%d", s.Port())) }, 200, ""},
+		{"own Origin", "POST", ok, func(r *http.Request) { r.Header.Set("Origin", fmt.Sprintf("http://127.0.0.1:%d", s.port)) }, 200, ""},
 		{"another port's Origin", "POST", ok, func(r *http.Request) { r.Header.Set("Origin", "http://127.0.0.1:1") }, 403, "Origin"},
 		{"other path", "POST", ok, func(r *http.Request) { r.URL.Path = "/" }, 404, "/mcp"},
 		{"other path, no token", "POST", ok, func(r *http.Request) { r.URL.Path = "/x"; r.Header.Del("Authorization") }, 401, ""},
@@ -613,7 +613,7 @@ func TestCloseFlushesAndEndsGracefully(t *testing.T) {
 	if got := st.next(); got != "end" {
 		t.Errorf("then %s, want the end", got)
 	}
-	if _, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", s.Port())); err == nil {
+	if _, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", s.port)); err == nil {
 		t.Error("the port still answers")
 	}
 }
@@ -636,7 +636,7 @@ func TestSlowReader(t *testing.T) {
 	s := start(t, b, nil)
 	c := dial(t, s).initialize()
 	session := <-b.session
-	conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", s.Port()))
+	conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", s.port))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -728,10 +728,10 @@ func TestTooManySessions(t *testing.T) {
 func TestExtraHost(t *testing.T) {
 	s := start(t, newBackend(), func(c *Config) { c.ExtraHost, c.ExtraNames = "127.0.0.2", []string{"host.docker.internal"} })
 	c := dial(t, s)
-	c.base = fmt.Sprintf("http://127.0.0.2:%d", s.Port())
+	c.base = fmt.Sprintf("http://127.0.0.2:%d", s.port)
 	c.initialize()
 	req := c.request(t.Context(), "POST", `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
-	req.Host = fmt.Sprintf("host.docker.internal:%d", s.Port())
+	req.Host = fmt.Sprintf("host.docker.internal:%d", s.port)
 	if code, body, _ := c.do(req); code != 200 {
 		t.Errorf("%d %s", code, body)
 	}
@@ -747,13 +747,13 @@ func TestAnotherPortHasAnotherToken(t *testing.T) {
 	defer taken.Close()
 	port := taken.Addr().(*net.TCPAddr).Port
 	other := start(t, newBackend(), func(c *Config) { c.Port, c.Token = port, "old" })
-	if other.Port() == port || other.Token() == "old" || len(other.Token()) < 20 {
-		t.Errorf("port %d has the token %q", other.Port(), other.Token())
+	if other.port == port || other.cfg.Token == "old" || len(other.cfg.Token) < 20 {
+		t.Errorf("port %d has the token %q", other.port, other.cfg.Token)
 	}
 	taken.Close()
 	same := start(t, newBackend(), func(c *Config) { c.Port, c.Token = port, "old" })
-	if same.Port() != port || same.Token() != "old" {
-		t.Errorf("the free port was not taken again with its token: %d, %q", same.Port(), same.Token())
+	if same.port != port || same.cfg.Token != "old" {
+		t.Errorf("the free port was not taken again with its token: %d, %q", same.port, same.cfg.Token)
 	}
 }
 

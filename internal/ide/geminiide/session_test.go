@@ -67,7 +67,8 @@ func unbuffered(t *testing.T, s *Server, req *http.Request) duplex {
 	client, server := newDuplex()
 	l := &single{conns: make(chan net.Conn, 1)}
 	l.conns <- server
-	s.serving.Go(func() { s.http.Serve(l) })
+	s.http.Listeners = append(s.http.Listeners[:0], l)
+	s.http.Serve()
 	t.Cleanup(func() { client.Close(); l.Close() })
 	if err := req.Write(client); err != nil {
 		t.Fatal(err)

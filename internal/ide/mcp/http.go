@@ -145,8 +145,6 @@ func (s *httpSession) expire(number int) {
 
 // ServeHTTP serves a request. The caller has authenticated it.
 func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	// An earlier request of the connection may have left a deadline: see respond.
-	http.NewResponseController(w).SetWriteDeadline(time.Time{})
 	id := r.Header.Get(sessionHeader)
 	s := e.session(id)
 	switch {
@@ -391,7 +389,7 @@ func Refuse(w http.ResponseWriter, status int, text string) {
 // TurnAway refuses a request and ends its connection.
 func TurnAway(w http.ResponseWriter, r *http.Request, status int, text string) {
 	document, _ := json.Marshal(failure(nil, codeInvalidRequest, text))
-	gate.TurnAway(w, r, status, document)
+	gate.TurnAway(w, r, status, "application/json", document)
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {
@@ -414,7 +412,7 @@ func respond(ctx context.Context, w http.ResponseWriter, session string) (out re
 	limited := make(chan struct{})
 	unlimited := context.AfterFunc(ctx, func() {
 		defer close(limited)
-		out.rc.SetWriteDeadline(time.Now().Add(closeTimeout))
+		out.rc.SetWriteDeadline(time.Now().Add(closeTimeout)) // [http.Server] removes it
 	})
 	stop = func() {
 		if !unlimited() {

@@ -1,5 +1,6 @@
 // Package web serves the review page: a client of the editor protocol like an editor's
-// plugin. Its messages travel as an event stream and POST requests.
+// plugin. Its messages travel as an event stream and POST requests. The page has its own port
+// and its own secrets, which lead to nothing else.
 //
 // The page's source is in web/ at the top of the repository. The build in page/ is
 // embedded, so that neither a user nor `go build` needs Node.
@@ -20,6 +21,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"math"
 	"net"
 	"net/http"
@@ -44,24 +46,40 @@ const (
 	heartbeatInterval = 20 * time.Second
 )
 
-// A Server serves the page below /review/. The caller must have checked the Host and
-// Origin headers.
+// A Server serves the page below /review/ on a port of this machine. It checks the Host and
+// Origin headers of each request.
 type Server struct {
 	attach func(io.ReadWriteCloser)
-	base   string
+	port   int
 	secret string
 	mux    *http.ServeMux
+	http   *gate.Server
 
 	mu      sync.Mutex
 	links   []string            // the secrets of the links that nobody has opened, the oldest first
 	streams map[string]net.Conn // the page's end of each connection, by stream
 }
 
-// New returns the page of a companion that listens at base, a URL without a path. attach
-// serves one client of the editor protocol until the connection ends.
-func New(attach func(io.ReadWriteCloser), base string) *Server {
+// Listen returns a page that listens on that port of 127.0.0.1, or on another one if the port is
+// taken or 0. attach serves one client of the editor protocol until the connection ends.
+func Listen(attach func(io.ReadWriteCloser), port int, log *slog.Logger) (*Server, error) {
+	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	if err != nil {
+		l, err = net.Listen("tcp", "127.0.0.1:0")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the review page cannot listen on loopback: %w", err)
+	}
+	s := New(attach, l.Addr().(*net.TCPAddr).Port)
+	s.http = gate.New(gate.Config{Handler: s, Log: log, Listeners: []net.Listener{l}})
+	return s, nil
+}
+
+// New returns a page without a listener. The caller calls ServeHTTP for the requests to the
+// port, and neither Serve nor Close.
+func New(attach func(io.ReadWriteCloser), port int) *Server {
 	s := &Server{
-		attach: attach, base: base, secret: rand.Text(),
+		attach: attach, port: port, secret: rand.Text(),
 		mux: http.NewServeMux(), streams: make(map[string]net.Conn),
 	}
 	s.mux.HandleFunc("GET /review/{$}", s.index)
@@ -81,8 +99,14 @@ func (s *Server) Link() string {
 		s.links = slices.Delete(s.links, 0, 1)
 	}
 	s.links = append(s.links, link)
-	return s.base + "/review/#" + link
+	return fmt.Sprintf("http://127.0.0.1:%d/review/#%s", s.port, link)
 }
+
+// Serve answers requests in the background until [Server.Close].
+func (s *Server) Serve() { s.http.Serve() }
+
+// Close ends the server. The requests that it still serves have a second, or until ctx ends.
+func (s *Server) Close(ctx context.Context) error { return s.http.Close(ctx) }
 
 // use reports whether nobody has used the link with this secret, and uses it up.
 func (s *Server) use(link string) bool {
@@ -106,6 +130,10 @@ func (s *Server) use(link string) bool {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Security-Policy",
 		"default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
+	if reason := gate.Refusal(r, s.port); reason != "" {
+		gate.TurnAway(w, r, http.StatusForbidden, plain, []byte(reason+"\n"))
+		return
+	}
 	s.mux.ServeHTTP(w, r)
 }
 
@@ -142,8 +170,10 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
+const plain = "text/plain; charset=utf-8"
+
 func refuse(w http.ResponseWriter, status int, text string) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Content-Type", plain)
 	w.WriteHeader(status)
 	fmt.Fprintln(w, text)
 }
