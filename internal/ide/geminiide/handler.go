@@ -1,6 +1,7 @@
 package geminiide
 
 import (
+	"cmp"
 	"fmt"
 	"mime"
 	"net/http"
@@ -11,7 +12,12 @@ import (
 	"pollux/internal/ide/mcp"
 )
 
-const protocolHeader = "Mcp-Protocol-Version"
+const (
+	protocolHeader = "Mcp-Protocol-Version"
+	// impliedVersion is the version of MCP of a request without the header. Clients of another
+	// version send it, too, such as MCP's conformance suite.
+	impliedVersion = "2025-03-26"
+)
 
 // serveHTTP checks the Host, the Origin and the token, in this order, before it looks at a
 // request.
@@ -55,7 +61,7 @@ func (s *Server) agentOf(r *http.Request) (agent string) {
 
 // serveMCP checks the headers of MCP, and serves the request.
 func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request) {
-	if v := r.Header.Get(protocolHeader); v != "" && !slices.Contains(mcp.ProtocolVersions, v) {
+	if v := cmp.Or(r.Header.Get(protocolHeader), impliedVersion); v != impliedVersion && !slices.Contains(mcp.ProtocolVersions, v) {
 		mcp.Refuse(w, http.StatusBadRequest, fmt.Sprintf("protocol version %.40q is not supported: use one of %s",
 			v, strings.Join(mcp.ProtocolVersions, ", ")))
 		return

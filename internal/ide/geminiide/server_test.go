@@ -331,6 +331,7 @@ func TestRefusals(t *testing.T) {
 		{"any type", "POST", ok, func(r *http.Request) { r.Header.Set("Accept", "*/*") }, 200, ""},
 		{"GET of JSON", "GET", "", func(r *http.Request) { r.Header.Set("Accept", "application/json") }, 406, "event-stream"},
 		{"future version", "POST", ok, func(r *http.Request) { r.Header.Set("Mcp-Protocol-Version", "2026-07-28") }, 400, "2025-11-25"},
+		{"implied version", "POST", ok, func(r *http.Request) { r.Header.Set("Mcp-Protocol-Version", "2025-03-26") }, 200, ""},
 		{"no session", "POST", ok, func(r *http.Request) { r.Header.Del("Mcp-Session-Id") }, 400, "initialize"},
 		{"GET without session", "GET", "", func(r *http.Request) { r.Header.Del("Mcp-Session-Id") }, 400, "initialize"},
 		{"unknown session", "POST", ok, func(r *http.Request) { r.Header.Set("Mcp-Session-Id", "x") }, 404, "initialize"},

@@ -147,5 +147,5 @@ var methods = map[string]func(*Session, *Call, message){
 }
 
 // ProtocolVersions are the versions of MCP in which an agent connects before it calls a tool, the
-// newest first.
-var ProtocolVersions = []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
+// newest first. 2025-03-26 is missing: its servers must accept batches, which no agent sends.
+var ProtocolVersions = []string{"2025-11-25", "2025-06-18", "2024-11-05"}

@@ -215,7 +215,7 @@ func TestInitialize(t *testing.T) {
 	run(t, func(t *testing.T, f *fixture) {
 		a := f.dial()
 		for version, want := range map[string]string{
-			"2024-11-05": "2024-11-05", "2025-11-25": "2025-11-25", "1999-01-01": "2025-11-25", "2026-07-28": "2025-11-25",
+			"2024-11-05": "2024-11-05", "2025-11-25": "2025-11-25", "2025-03-26": "2025-11-25", "1999-01-01": "2025-11-25", "2026-07-28": "2025-11-25",
 		} {
 			a.want(a.request("initialize", strings.Replace(hello, "2025-06-18", version, 1)),
 				`{"protocolVersion":"`+want+`","capabilities":{"tools":{}},"serverInfo":{"name":"pollux","title":"Test","version":"1"}}`)
