@@ -163,11 +163,3 @@ func rival(dir string, port int, own Lock) (Found, bool) {
 	}
 	return Found{}, false
 }
-
-// removeLock removes a lock file if it is the one with that token.
-func removeLock(path, token string) {
-	data, err := sys.ReadFile(path, lockfile.MaxSize)
-	if err == nil && parseLock(data).AuthToken == token {
-		os.Remove(path)
-	}
-}

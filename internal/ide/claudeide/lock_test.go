@@ -150,7 +150,7 @@ func TestLockFile(t *testing.T) {
 		t.Errorf("after SetRoots: %s", got)
 	}
 	s.Unpublish()
-	s.update()
+	s.file.Update()
 	if err := s.SetRoots([]string{dir}); err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestLockFileDeleted(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := f.folders(t)
-		if err := os.Remove(f.path); err != nil {
+		if err := os.Remove(f.lockPath()); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(lockfile.CheckInterval)
@@ -179,7 +179,7 @@ func TestLockFileDeleted(t *testing.T) {
 		f.backend.setShows(false)
 		f.ViewsChanged()
 		synctest.Wait()
-		if exists(f.path) {
+		if exists(f.lockPath()) {
 			t.Error("nothing shows changes, but the lock file is there")
 		}
 		f.backend.setShows(true)
@@ -188,7 +188,7 @@ func TestLockFileDeleted(t *testing.T) {
 		if got := f.folders(t); got != before {
 			t.Errorf("%s, want %s", got, before)
 		}
-		path := f.path
+		path := f.lockPath()
 		f.Unpublish()
 		time.Sleep(2 * lockfile.CheckInterval)
 		synctest.Wait()
@@ -205,8 +205,8 @@ func TestPublishWithoutViews(t *testing.T) {
 		t.Error("there is a directory of locks")
 	}
 	b.setShows(true)
-	s.update()
-	if !exists(s.path) {
+	s.file.Update()
+	if !exists(s.lockPath()) {
 		t.Error("there is no lock file")
 	}
 }
@@ -217,11 +217,11 @@ func TestLockOfAnotherWithThePort(t *testing.T) {
 	s, b := publish(t, []string{t.TempDir()}, nil)
 	place(t, s.cfg.Dir, s.port, `{"pid":1,"authToken":"other"}`)
 	b.setShows(false)
-	s.update()
-	if !exists(s.path) {
+	s.file.Update()
+	if !exists(s.lockPath()) {
 		t.Error("update removed it")
 	}
-	path := s.path
+	path := s.lockPath()
 	s.Unpublish()
 	if !exists(path) {
 		t.Error("Unpublish removed it")
@@ -277,8 +277,8 @@ func TestRival(t *testing.T) {
 			if got := s.folders(t); got != folder {
 				t.Fatal(got)
 			}
-			path := place(t, s.cfg.Dir, tt.port, tt.lock(s.lock.Pollux.Since))
-			s.update()
+			path := place(t, s.cfg.Dir, tt.port, tt.lock(s.mark.Since))
+			s.file.Update()
 			want := folder
 			if tt.yield != "" {
 				want = ""
@@ -291,7 +291,7 @@ func TestRival(t *testing.T) {
 				t.Errorf("the note is %q", s.Note())
 			}
 			os.Remove(path)
-			s.update()
+			s.file.Update()
 			if got := s.folders(t); got != folder || s.Note() != "" {
 				t.Errorf("after it has gone: folders %q, note %q", got, s.Note())
 			}
@@ -303,12 +303,12 @@ func TestRival(t *testing.T) {
 func TestRivalWithoutViews(t *testing.T) {
 	s, b := publish(t, []string{"/project"}, nil)
 	place(t, s.cfg.Dir, 1, encode(t, Lock{PID: os.Getpid(), WorkspaceFolders: []string{"/project"}}))
-	s.update()
+	s.file.Update()
 	if s.Note() == "" {
 		t.Fatal("there is no rival")
 	}
 	b.setShows(false)
-	s.update()
+	s.file.Update()
 	if got := s.Note(); got != "" {
 		t.Error(got)
 	}
@@ -320,14 +320,14 @@ func TestTwoCompanions(t *testing.T) {
 	in := func(c *Config, _ *backend) { c.Dir = dir }
 	first, _ := publish(t, []string{systest.Abs("/project")}, in)
 	second, _ := publish(t, []string{systest.Abs("/project/sub")}, in)
-	second.lock.Pollux.Since = first.lock.Pollux.Since + 1
-	second.update()
-	first.update()
+	second.mark.Since = first.mark.Since + 1
+	second.file.Update()
+	first.file.Update()
 	if a, b := first.folders(t), second.folders(t); a != systest.Abs("/project") || b != "" {
 		t.Errorf("%q, %q", a, b)
 	}
 	first.Unpublish()
-	second.update()
+	second.file.Update()
 	if got := second.folders(t); got != systest.Abs("/project/sub") {
 		t.Error(got)
 	}
@@ -413,7 +413,7 @@ func TestDirectory(t *testing.T) {
 				time.Sleep(3 * lockfile.CheckInterval)
 				synctest.Wait()
 				warnings := strings.Count(f.log.String(), "cannot write the lock file")
-				if exists(f.path) != tt.fine || warnings != map[bool]int{true: 0, false: 1}[tt.fine] {
+				if exists(f.lockPath()) != tt.fine || warnings != map[bool]int{true: 0, false: 1}[tt.fine] {
 					t.Errorf("%d warnings: %s", warnings, f.log)
 				}
 				if strings.Contains(f.log.String(), "TMPDIR") {
@@ -427,7 +427,7 @@ func TestDirectory(t *testing.T) {
 				}
 				time.Sleep(lockfile.CheckInterval)
 				synctest.Wait()
-				if !exists(f.path) {
+				if !exists(f.lockPath()) {
 					t.Error("there is no lock file")
 				}
 			})

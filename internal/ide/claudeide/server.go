@@ -6,6 +6,7 @@
 package claudeide
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -100,7 +101,7 @@ const (
 // A Server is a companion's server for Claude Code and opencode. It listens from
 // [New] on; connections are served once [Server.Serve] runs.
 //
-// Lock order: Server.publishing, the companion's lock, Server.mu, Session.mu. The last
+// Lock order: that of the lockfile.File, the companion's lock, Server.mu, Session.mu. The last
 // two are not held while a method of the Backend runs, nor during I/O.
 type Server struct {
 	cfg      Config
@@ -114,15 +115,12 @@ type Server struct {
 	stop     context.CancelFunc
 	check    outbox.Signal // the lock may have to change
 	messages blocking.Messages
+	file     lockfile.File
+	mark     *lockfile.Mark
 	state    string    // the file that keeps the endpoint; "" if none does
 	kept     time.Time // when watch wrote or touched it last; zero if it is not there
 
-	publishing sync.Mutex      // held while the lock file changes
-	writer     lockfile.Writer // of the lock file; guarded by publishing
-
 	mu    sync.Mutex
-	lock  Lock   // with all folders
-	path  string // of the lock file; empty until Publish and from Unpublish on
 	rival string // what the lock yields to, for people; empty if nothing
 	// besideOurs is set if the rival is a companion of Pollux.
 	besideOurs bool
@@ -134,10 +132,8 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{
-		cfg: cfg, token: rand.Text(), check: outbox.NewSignal(),
-		writer: lockfile.Writer{Log: cfg.Log, Agent: "Claude Code"},
-	}
+	s := &Server{cfg: cfg, token: rand.Text(), check: outbox.NewSignal(), mark: lockfile.NewMark()}
+	s.file.Log, s.file.Agent, s.file.Lock = cfg.Log, "Claude Code", s.lock
 	s.mcp = mcp.New(mcp.Config{
 		Backend: cfg.Backend, Log: cfg.Log, OnPanic: cfg.OnPanic, Title: cfg.Editor.DisplayName, Version: cfg.Version,
 		Names: names, MaxSessions: maxSessions,
@@ -359,31 +355,18 @@ func (s *Server) Publish(roots, _ []string) error {
 	if s.cfg.Dir == "" {
 		return nil
 	}
-	name := s.cfg.Editor.DisplayName
-	if name == "" {
-		name = "Pollux"
-	}
-	lock := Lock{
-		PID: os.Getpid(), WorkspaceFolders: inSpelling(lockfile.Folders(roots), Spelling()), IDEName: name, Transport: transport,
-		RunningInWindows: runtime.GOOS == "windows", AuthToken: s.token,
-		Pollux: lockfile.NewMark(),
-	}
-	s.mu.Lock()
-	s.lock = lock
-	s.path = filepath.Join(s.cfg.Dir, strconv.Itoa(s.port)+lockfile.Ext)
-	s.mu.Unlock()
 	prune(s.cfg.Dir)
-	s.update()
+	s.file.Publish(s.lockPath(), roots)
 	return nil
+}
+
+func (s *Server) lockPath() string {
+	return filepath.Join(s.cfg.Dir, strconv.Itoa(s.port)+lockfile.Ext)
 }
 
 // SetRoots publishes other workspace roots.
 func (s *Server) SetRoots(roots []string) error {
-	folders := inSpelling(lockfile.Folders(roots), Spelling())
-	s.mu.Lock()
-	s.lock.WorkspaceFolders = folders
-	s.mu.Unlock()
-	s.update()
+	s.file.SetRoots(roots)
 	return nil
 }
 
@@ -404,7 +387,7 @@ func (s *Server) ViewsChanged() { s.check.Set() }
 func (s *Server) watch() {
 	defer s.cfg.OnPanic.Report()
 	lockfile.Watch(s.ctx, s.check, func() {
-		s.update()
+		s.file.Update()
 		s.keep()
 		if !s.cfg.Backend.Shows() {
 			s.endSessions()
@@ -425,20 +408,15 @@ func (s *Server) endSessions() {
 	s.mcp.End(ctx)
 }
 
-// update writes or removes the lock file.
-func (s *Server) update() {
-	s.publishing.Lock()
-	defer s.publishing.Unlock()
-	s.mu.Lock()
-	lock, path := s.lock, s.path
-	s.mu.Unlock()
-	if path == "" {
-		return
-	}
+// lock implements [lockfile.File].
+func (s *Server) lock(folders []string) any {
 	if !s.cfg.Backend.Shows() || !lockfile.Wanted(s.cfg.Dir, exec.LookPath, ClaudeCommand, OpencodeCommand) {
-		removeLock(path, s.token)
 		s.setRival("", false)
-		return
+		return nil
+	}
+	lock := Lock{
+		PID: os.Getpid(), WorkspaceFolders: inSpelling(folders, Spelling()), IDEName: cmp.Or(s.cfg.Editor.DisplayName, "Pollux"),
+		Transport: transport, RunningInWindows: runtime.GOOS == "windows", AuthToken: s.token, Pollux: s.mark,
 	}
 	other, yield := rival(s.cfg.Dir, s.port, lock)
 	note := ""
@@ -454,10 +432,10 @@ func (s *Server) update() {
 			note += fmt.Sprintf(" (process %d)", other.PID)
 		}
 	}
-	s.writer.Write(path, lock)
 	if s.setRival(note, other.Pollux != nil) && yield {
 		s.cfg.Log.Warn("another program has the same folder: Claude Code connects to that one", "program", note)
 	}
+	return lock
 }
 
 // setRival sets the program to which Claude Code connects instead, and whether it is a
@@ -486,17 +464,7 @@ func (s *Server) Note() string {
 }
 
 // Unpublish removes the lock file.
-func (s *Server) Unpublish() {
-	s.publishing.Lock()
-	defer s.publishing.Unlock()
-	s.mu.Lock()
-	path := s.path
-	s.path = ""
-	s.mu.Unlock()
-	if path != "" {
-		removeLock(path, s.token)
-	}
-}
+func (s *Server) Unpublish() { s.file.Unpublish() }
 
 // Close waits until the agents have the answers to the decided changes, for as long as
 // ctx allows, and ends all sessions. The next server has another port and token: until it

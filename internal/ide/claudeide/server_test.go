@@ -743,7 +743,7 @@ func TestNoHome(t *testing.T) {
 	if err := s.Publish([]string{t.TempDir()}, nil); err != nil {
 		t.Error(err)
 	}
-	if s.path != "" {
-		t.Errorf("the lock file is %s", s.path)
+	if exists(s.lockPath()) {
+		t.Errorf("the lock file is %s", s.lockPath())
 	}
 }

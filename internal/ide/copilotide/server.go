@@ -6,6 +6,7 @@
 package copilotide
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"log/slog"
@@ -61,8 +62,7 @@ const (
 // A Server is a companion's server for Copilot CLI. It listens from [New] on; requests
 // are answered once [Server.Serve] runs.
 //
-// Lock order: Server.publishing, the companion's lock, Server.mu. The last one is not held while
-// a method of the Backend runs, nor during I/O.
+// Lock order: that of the lockfile.File, then the companion's lock.
 type Server struct {
 	cfg      Config
 	http     *gate.Server
@@ -76,13 +76,8 @@ type Server struct {
 	stop     context.CancelFunc
 	check    outbox.Signal // the lock may have to change
 	messages blocking.Messages
-
-	publishing sync.Mutex      // held while the lock file changes
-	writer     lockfile.Writer // of the lock file; guarded by publishing
-
-	mu   sync.Mutex
-	lock Lock
-	path string // of the lock file; empty until Publish and from Unpublish on
+	file     lockfile.File
+	mark     *lockfile.Mark
 }
 
 // New returns a server that listens on a socket in the user's private directory.
@@ -100,10 +95,8 @@ func New(cfg Config) (*Server, error) {
 		}
 		cfg.Dir = dir
 	}
-	s := &Server{
-		cfg: cfg, nonce: rand.Text(), check: outbox.NewSignal(),
-		writer: lockfile.Writer{Log: cfg.Log, Agent: "Copilot CLI"},
-	}
+	s := &Server{cfg: cfg, nonce: rand.Text(), check: outbox.NewSignal(), mark: lockfile.NewMark()}
+	s.file.Log, s.file.Agent, s.file.Lock = cfg.Log, "Copilot CLI", s.lock
 	s.mcp = mcp.New(mcp.Config{
 		Backend: cfg.Backend, Log: cfg.Log, OnPanic: cfg.OnPanic, Title: cfg.Editor.DisplayName, Version: cfg.Version,
 		Names: names, MaxSessions: maxSessions,
@@ -151,7 +144,7 @@ func (s *Server) Serve() {
 	s.http.Serve()
 	s.running.Go(func() {
 		defer s.cfg.OnPanic.Report()
-		lockfile.Watch(s.ctx, s.check, s.update)
+		lockfile.Watch(s.ctx, s.check, s.file.Update)
 	})
 }
 
@@ -161,31 +154,14 @@ func (s *Server) Publish(roots, _ []string) error {
 	if s.cfg.Dir == "" || s.address == "" {
 		return nil
 	}
-	name := s.cfg.Editor.DisplayName
-	if name == "" {
-		name = "Pollux"
-	}
-	mark := lockfile.NewMark()
-	lock := Lock{
-		SocketPath: s.address, Scheme: s.scheme, Headers: map[string]string{"Authorization": scheme + s.nonce},
-		PID: os.Getpid(), IDEName: name, Timestamp: mark.Since, WorkspaceFolders: lockfile.Folders(roots), Pollux: mark,
-	}
-	s.mu.Lock()
-	s.lock = lock
-	s.path = filepath.Join(s.cfg.Dir, newUUID()+lockfile.Ext)
-	s.mu.Unlock()
 	prune(s.cfg.Dir)
-	s.update()
+	s.file.Publish(filepath.Join(s.cfg.Dir, newUUID()+lockfile.Ext), roots)
 	return nil
 }
 
 // SetRoots publishes other workspace roots.
 func (s *Server) SetRoots(roots []string) error {
-	folders := lockfile.Folders(roots)
-	s.mu.Lock()
-	s.lock.WorkspaceFolders = folders
-	s.mu.Unlock()
-	s.update()
+	s.file.SetRoots(roots)
 	return nil
 }
 
@@ -201,34 +177,21 @@ func (s *Server) ViewsChanged() {}
 // Note returns nothing.
 func (s *Server) Note() string { return "" }
 
-// update writes the lock file. The agent shows each change in its terminal, too, so the
-// lock stays while nothing else shows changes.
-func (s *Server) update() {
-	s.publishing.Lock()
-	defer s.publishing.Unlock()
-	s.mu.Lock()
-	lock, path := s.lock, s.path
-	s.mu.Unlock()
-	if path == "" || !lockfile.Wanted(s.cfg.Dir, exec.LookPath, Command) {
-		return
+// lock implements [lockfile.File].
+func (s *Server) lock(folders []string) any {
+	if !lockfile.Wanted(s.cfg.Dir, exec.LookPath, Command) {
+		return nil
 	}
 	trusted := s.cfg.Backend.Context().Trusted
-	lock.IsTrusted = trusted != nil && *trusted
-	s.writer.Write(path, lock)
+	return Lock{
+		SocketPath: s.address, Scheme: s.scheme, Headers: map[string]string{"Authorization": scheme + s.nonce},
+		PID: os.Getpid(), IDEName: cmp.Or(s.cfg.Editor.DisplayName, "Pollux"), Timestamp: s.mark.Since,
+		WorkspaceFolders: folders, IsTrusted: trusted != nil && *trusted, Pollux: s.mark,
+	}
 }
 
 // Unpublish removes the lock file.
-func (s *Server) Unpublish() {
-	s.publishing.Lock()
-	defer s.publishing.Unlock()
-	s.mu.Lock()
-	path := s.path
-	s.path = ""
-	s.mu.Unlock()
-	if path != "" {
-		os.Remove(path)
-	}
-}
+func (s *Server) Unpublish() { s.file.Unpublish() }
 
 // Close waits until the agents have the answers to the decided changes, for as long as
 // ctx allows, and ends all sessions.

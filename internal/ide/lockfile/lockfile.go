@@ -3,6 +3,7 @@
 package lockfile
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"pollux/internal/outbox"
@@ -49,53 +51,115 @@ func Here() string {
 // the companion's process.
 func (m *Mark) Stale(pid int) bool { return m != nil && m.Host == Here() && !sys.Alive(pid) }
 
-// Folders returns the real paths of roots: the agents resolve their own folder, but not
+// folders returns the real paths of roots: the agents resolve their own folder, but not
 // those in a lock.
-func Folders(roots []string) []string {
-	folders := make([]string, len(roots))
+func folders(roots []string) []string {
+	real := make([]string, len(roots))
 	for i, root := range roots {
-		folders[i] = paths.Real(root)
+		real[i] = paths.Real(root)
 	}
-	return folders
+	return real
 }
 
-// Write writes a lock file as JSON, unless the file holds the same. Only the user can
-// read the file and its directory.
-func Write(path string, lock any) error {
+// A File is the lock file of a server. Its methods may be called at any time, from many
+// goroutines. The exported fields are set before.
+type File struct {
+	Log *slog.Logger
+	// Agent is the name of the agent that reads the file.
+	Agent string
+	// Lock returns what the file holds, as JSON, for a workspace with those folders; nil if
+	// there must be no file now. One goroutine at a time calls it.
+	Lock func(folders []string) any
+
+	mu      sync.Mutex // held while the file changes
+	path    string     // empty until Publish and from Unpublish on
+	folders []string
+	written []byte // what the file holds, unless another program has changed it
+	failure string // of the last write; empty if none
+}
+
+// Publish writes the file for a workspace with those roots.
+func (f *File) Publish(path string, roots []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.path, f.folders = path, folders(roots)
+	f.updateLocked()
+}
+
+// SetRoots writes the file for a workspace with other roots.
+func (f *File) SetRoots(roots []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.folders = folders(roots)
+	f.updateLocked()
+}
+
+// Update writes or removes the file, while it is published.
+func (f *File) Update() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.updateLocked()
+}
+
+// Unpublish removes the file.
+func (f *File) Unpublish() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.removeLocked()
+	f.path = ""
+}
+
+// updateLocked writes or removes the file. It logs a failure once, until another one or a success
+// follows.
+func (f *File) updateLocked() {
+	if f.path == "" {
+		return
+	}
+	lock := f.Lock(f.folders)
+	if lock == nil {
+		f.removeLocked()
+		return
+	}
+	failure := ""
+	if err := f.writeLocked(lock); err != nil {
+		failure = err.Error()
+	}
+	if failure != "" && failure != f.failure {
+		f.Log.Warn("cannot write the lock file: "+f.Agent+" will not find this companion", "err", failure)
+	}
+	f.failure = failure
+}
+
+// writeLocked writes the file, unless it holds the same. Only the user can read the file and
+// its directory.
+func (f *File) writeLocked(lock any) error {
 	data, err := json.Marshal(lock)
 	if err != nil {
 		return err
 	}
-	if now, err := sys.ReadFile(path, MaxSize); err == nil && string(now) == string(data) {
-		return nil
+	if !f.holdsLocked(data) {
+		dir := paths.Real(filepath.Dir(f.path)) // the agents follow a symbolic link
+		if err := sys.PrivateDir(dir); err != nil {
+			return err
+		}
+		if err := sys.WriteFile(filepath.Join(dir, filepath.Base(f.path)), data); err != nil {
+			return err
+		}
 	}
-	// The agents follow a symbolic link.
-	dir := paths.Real(filepath.Dir(path))
-	if err := sys.PrivateDir(dir); err != nil {
-		return err
-	}
-	return sys.WriteFile(filepath.Join(dir, filepath.Base(path)), data)
+	f.written = data
+	return nil
 }
 
-// A Writer writes a lock file again and again. It logs a failure once, until another one
-// or a success follows. Only one goroutine may use it at a time.
-type Writer struct {
-	Log *slog.Logger
-	// Agent is the name of the agent that reads the file.
-	Agent   string
-	failure string // of the last Write; empty if none
+// removeLocked removes the file, unless another machine or program has written one of this name.
+func (f *File) removeLocked() {
+	if f.path != "" && f.written != nil && f.holdsLocked(f.written) {
+		os.Remove(f.path)
+	}
 }
 
-// Write calls the function [Write].
-func (w *Writer) Write(path string, lock any) {
-	failure := ""
-	if err := Write(path, lock); err != nil {
-		failure = err.Error()
-	}
-	if failure != "" && failure != w.failure {
-		w.Log.Warn("cannot write the lock file: "+w.Agent+" will not find this companion", "err", failure)
-	}
-	w.failure = failure
+func (f *File) holdsLocked(data []byte) bool {
+	now, err := sys.ReadFile(f.path, MaxSize)
+	return err == nil && bytes.Equal(now, data)
 }
 
 // Wanted reports whether somebody here uses an agent with a lock directory: the
