@@ -35,7 +35,7 @@ func (c *Companion) openOutside(viewer *conn, path string) (any, error) {
 		return nil, fmt.Errorf("the change to %s cannot be displayed: %w", path, err)
 	}
 	s := noAgent{since: f.since}
-	text := ShownLF(now.text, "")
+	text := s.Shown(now.text, "")
 	d := &diff{
 		id: journal.NewID(), companion: c, session: s, agent: outsideAgent, client: outsideAgent,
 		proposal: Proposal{Path: path, Text: text}, target: t, base: now, original: s.Shown(f.text, text),
@@ -60,25 +60,10 @@ func (c *Companion) openOutside(viewer *conn, path string) (any, error) {
 }
 
 // noAgent stands for the agent of a change outside Pollux. It has text rules only.
-type noAgent struct{ since time.Time }
-
-// Shown implements [TextRules].
-func (noAgent) Shown(original, proposed string) string { return ShownLF(original, proposed) }
-
-// Refuses implements [TextRules].
-func (noAgent) Refuses(string, string, string) string { return "" }
-
-// Answer implements [TextRules].
-func (noAgent) Answer(text, original, _ string) string { return RestoreMark(text, original) }
-
-// Written implements [TextRules].
-func (noAgent) Written(answer, onDisk string) string { return RestoreCRLF(answer, onDisk) }
-
-// Holds implements [TextRules].
-func (noAgent) Holds(onDisk, text string) bool { return SameLines(onDisk, text) }
-
-// Unwritten implements [TextRules].
-func (noAgent) Unwritten() string { return "" }
+type noAgent struct {
+	LFRules
+	since time.Time
+}
 
 func (noAgent) Client() (name, version string)                     { return "", "" }
 func (noAgent) Transport() string                                  { return "" }

@@ -1,9 +1,6 @@
 package companion
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 const bom = "\uFEFF"
 
@@ -22,10 +19,13 @@ func eol(text string) string {
 	return "mixed"
 }
 
-// ShownLF is [TextRules.Shown] for an agent whose proposals have LF line endings and may
-// lack the byte order mark, whatever the file has. It removes these differences, which
-// are not part of the change.
-func ShownLF(original, proposed string) string {
+// LFRules are the [TextRules] of an agent whose proposals usually have LF line endings and no
+// byte order mark, whatever the file has. The agent restores CRLF when it writes, and writes the
+// mark if it receives it.
+type LFRules struct{}
+
+// Shown implements [TextRules].
+func (LFRules) Shown(original, proposed string) string {
 	if eol(original) == "crlf" && !strings.Contains(proposed, "\r") {
 		original = strings.ReplaceAll(original, "\r\n", "\n")
 	}
@@ -35,21 +35,34 @@ func ShownLF(original, proposed string) string {
 	return original
 }
 
+// Refuses implements [TextRules].
+func (LFRules) Refuses(_, _, _ string) string { return "" }
+
+// Answer implements [TextRules]. It adds the byte order mark, which editors remove, if the file or
+// the proposal has it. An empty text stays empty.
+func (LFRules) Answer(text, original, proposed string) string {
+	marked := strings.HasPrefix(original, bom) || strings.HasPrefix(proposed, bom)
+	if text != "" && marked && !strings.HasPrefix(text, bom) {
+		return bom + text
+	}
+	return text
+}
+
+// Written implements [TextRules].
+func (LFRules) Written(answer, onDisk string) string { return RestoreCRLF(answer, onDisk) }
+
+// Holds implements [TextRules]. It ignores line endings and the byte order mark, which the agent
+// chooses by its own rules.
+func (LFRules) Holds(onDisk, text string) bool { return SameLines(onDisk, text) }
+
+// Unwritten implements [TextRules].
+func (LFRules) Unwritten() string { return "" }
+
 // RestoreCRLF returns the text with the line endings of a file, if the file has only
 // CRLF and the text only LF.
 func RestoreCRLF(text, file string) string {
 	if eol(file) == "crlf" && !strings.Contains(text, "\r") {
 		text = strings.ReplaceAll(text, "\n", "\r\n")
-	}
-	return text
-}
-
-// RestoreMark adds the byte order mark, which editors remove, if one of the others has it. An
-// empty text stays empty.
-func RestoreMark(text string, others ...string) string {
-	marked := slices.ContainsFunc(others, func(other string) bool { return strings.HasPrefix(other, bom) })
-	if text != "" && marked && !strings.HasPrefix(text, bom) {
-		return bom + text
 	}
 	return text
 }

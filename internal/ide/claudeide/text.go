@@ -12,12 +12,7 @@ const bom = "\uFEFF"
 // endings, whatever the file has. It writes CRLF if the model edited a part of the
 // file, but not if the model wrote all of it; which one it was, a proposal does not
 // say. A byte order mark stays: the agent restores it.
-type textRules struct{}
-
-// Shown implements [companion.TextRules].
-func (textRules) Shown(original, proposed string) string {
-	return companion.ShownLF(original, proposed)
-}
+type textRules struct{ companion.LFRules }
 
 // Refuses implements [companion.TextRules]. The agent takes an accept of the text that
 // the file has for a rejection.
@@ -50,10 +45,6 @@ func (textRules) Written(answer, onDisk string) string {
 	}
 	return answer
 }
-
-// Holds implements [companion.TextRules]. It ignores line endings and the byte order
-// mark, which the agent chooses by its own rules.
-func (textRules) Holds(onDisk, answer string) bool { return companion.SameLines(onDisk, answer) }
 
 // Unwritten implements [companion.TextRules].
 func (textRules) Unwritten() string {

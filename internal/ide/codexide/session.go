@@ -126,7 +126,7 @@ func Prompt(p editor.PromptParams, roots []string) editor.Prompt {
 }
 
 // noProposals is the part of a session that an agent without proposals never uses.
-type noProposals struct{}
+type noProposals struct{ companion.LFRules }
 
 var errNoProposals = errors.New("the agent proposes nothing")
 
@@ -134,21 +134,3 @@ var errNoProposals = errors.New("the agent proposes nothing")
 func (noProposals) Resolve(_ companion.Proposal, _ companion.Outcome, done func(error)) {
 	go done(errNoProposals)
 }
-
-// Shown implements [companion.TextRules].
-func (noProposals) Shown(original, _ string) string { return original }
-
-// Refuses implements [companion.TextRules].
-func (noProposals) Refuses(_, _, _ string) string { return "" }
-
-// Answer implements [companion.TextRules].
-func (noProposals) Answer(text, _, _ string) string { return text }
-
-// Written implements [companion.TextRules].
-func (noProposals) Written(answer, _ string) string { return answer }
-
-// Holds implements [companion.TextRules].
-func (noProposals) Holds(onDisk, answer string) bool { return onDisk == answer }
-
-// Unwritten implements [companion.TextRules].
-func (noProposals) Unwritten() string { return "" }

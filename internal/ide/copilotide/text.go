@@ -8,7 +8,7 @@ const readOnly = "Copilot CLI ignores edits: accept or reject the whole change"
 // textRules are Copilot CLI's rules for the text of a file. Its proposals are what it
 // writes, byte for byte: line endings, a byte order mark, and no final newline if the file
 // has none. But on Windows it proposes a new file with LF and writes it with CRLF.
-type textRules struct{}
+type textRules struct{ companion.LFRules }
 
 // Shown implements [companion.TextRules].
 func (textRules) Shown(original, _ string) string { return original }
@@ -26,9 +26,3 @@ func (textRules) Answer(_, _, proposed string) string { return proposed }
 
 // Written implements [companion.TextRules].
 func (textRules) Written(answer, _ string) string { return answer }
-
-// Holds implements [companion.TextRules].
-func (textRules) Holds(onDisk, answer string) bool { return companion.SameLines(onDisk, answer) }
-
-// Unwritten implements [companion.TextRules].
-func (textRules) Unwritten() string { return "" }
