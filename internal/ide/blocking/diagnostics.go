@@ -42,16 +42,11 @@ func EncodeDiagnostics(
 		for j, d := range f.Diagnostics {
 			to := &all[i].Diagnostics[j]
 			to.Message, to.Severity, to.Source, to.Code = d.Message, severities[d.Severity], d.Source, d.Code
-			to.Range.Start, to.Range.End = fromZero(d.Range.Start), fromZero(d.Range.End)
+			to.Range.Start, to.Range.End = newPosition(d.Range.Start, 0), newPosition(d.Range.End, 0)
 		}
 	}
 	data, err := json.Marshal(all)
 	return []string{string(data)}, err
-}
-
-// fromZero returns a position of the editor protocol as the agents count it.
-func fromZero(c editor.Cursor) Position {
-	return Position{Line: c.Line - 1, Character: c.Character - 1}
 }
 
 // FileScheme starts the URIs of files.

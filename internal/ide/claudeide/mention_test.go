@@ -191,7 +191,7 @@ func TestClaim(t *testing.T) {
 				t.Errorf("%s: process %d, want %d", params, pid, want)
 			}
 			a.session.mu.Lock()
-			a.session.pid = 0
+			a.session.process.PID = 0
 			a.session.mu.Unlock()
 		}
 	})

@@ -17,7 +17,7 @@ import (
 func (s *Session) Process() companion.Process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return companion.Process{PID: s.pid, Dir: s.dir, Terminal: s.terminal}
+	return s.process
 }
 
 // locate finds the agent's process and its working directory.
@@ -48,7 +48,8 @@ func (s *Session) located(pid int, dir string) {
 	}
 	terminal := sys.Terminal(pid)
 	s.mu.Lock()
-	s.pid, s.dir, s.terminal = max(pid, s.pid), cmp.Or(dir, s.dir), cmp.Or(terminal, s.terminal)
+	p := &s.process
+	p.PID, p.Dir, p.Terminal = max(pid, p.PID), cmp.Or(dir, p.Dir), cmp.Or(terminal, p.Terminal)
 	s.mu.Unlock()
 	s.server.cfg.Backend.Changed(s)
 }

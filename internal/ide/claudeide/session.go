@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"pollux/internal/companion"
 	"pollux/internal/ide/blocking"
 	"pollux/internal/ide/mcp"
 )
@@ -20,11 +21,9 @@ type Session struct {
 	local  net.Addr // of the connection
 	remote string
 
-	mu       sync.Mutex
-	pid      int    // the agent's process; 0 if it is not known
-	dir      string // its working directory
-	terminal string // that it runs in
-	checks   checks
+	mu      sync.Mutex
+	process companion.Process // what is known of it
+	checks  checks
 }
 
 // The names of the agents, as people know them, by the name that they send.
