@@ -568,7 +568,7 @@ func (m *model) edit(it *item) tea.Cmd {
 	sys.LetSave(cmd)
 	// This runs when the editor has ended, before the loop handles the messages that
 	// arrived in the meantime. The loop may handle the first of them before edited.
-	return tea.ExecProcess(cmd, func(err error) tea.Msg {
+	return tea.Exec(command{cmd}, func(err error) tea.Msg {
 		data, readErr := os.ReadFile(path)
 		text := string(data)
 		if before != "" && !strings.HasSuffix(before, "\n") {

@@ -5,14 +5,18 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"os/signal"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
 
+	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 	"go.uber.org/goleak"
 
@@ -168,6 +172,101 @@ func TestRunEndsBySignal(t *testing.T) {
 		<-received
 		keys.Close()
 		<-companion.DisconnectNotify()
+	}
+}
+
+// A returning program runs a command for each message, and shows how often it has returned.
+type returning struct{ times rune }
+
+func (r *returning) Init() tea.Cmd { return nil }
+
+func (r *returning) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch msg := msg.(type) {
+	case command:
+		return r, tea.Exec(msg, func(error) tea.Msg { return returned{} })
+	case returned:
+		r.times++
+	}
+	return r, nil
+}
+
+type returned struct{}
+
+func (r *returning) View() tea.View {
+	v := tea.NewView(r.shows())
+	v.AltScreen = true
+	return v
+}
+
+// shows returns the text on the screen. Each letter changes with each return.
+func (r *returning) shows() string { return string([]rune{'a' + r.times, 'A' + r.times}) }
+
+// A display keeps what a program writes. Its Write lets no other goroutine run, as with a
+// terminal.
+type display struct {
+	mu      sync.Mutex
+	text    strings.Builder
+	changed chan struct{}
+}
+
+func (d *display) Write(b []byte) (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	select {
+	case d.changed <- struct{}{}:
+	default:
+	}
+	return d.text.Write(b)
+}
+
+// wants waits until a text is written, and forgets what was written.
+func (d *display) wants(t *testing.T, text string) {
+	t.Helper()
+	for timeout := time.After(30 * time.Second); ; {
+		d.mu.Lock()
+		got := d.text.String()
+		if strings.Contains(got, text) {
+			d.text.Reset()
+		}
+		d.mu.Unlock()
+		if strings.Contains(got, text) {
+			return
+		}
+		select {
+		case <-d.changed:
+		case <-timeout:
+			t.Fatalf("the screen never showed %q, only %q", text, got)
+		}
+	}
+}
+
+// After an editor that ended quickly, the screen stayed blank.
+func TestScreenAfterAQuickEditor(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a read from a pipe cannot be cancelled there")
+	}
+	in, keys, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	defer keys.Close()
+	d := &display{changed: make(chan struct{}, 1)}
+	p := tea.NewProgram(new(returning), tea.WithContext(t.Context()), tea.WithInput(in), tea.WithOutput(d),
+		tea.WithWindowSize(80, 24), tea.WithoutSignalHandler())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := p.Run()
+		ended <- err
+	}()
+	d.wants(t, (&returning{}).shows())
+	for i := range rune(20) {
+		p.Send(command{exec.Command("/nowhere")}) // quicker than any other
+		d.wants(t, (&returning{i + 1}).shows())
+	}
+	p.Quit()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
 
