@@ -190,9 +190,7 @@ func TestClaude(t *testing.T) {
 		}
 		cli.see(after)
 		w.wantFile(path, "alpha\nmine\ngamma\n")
-		if c := next(t, "close", e.closed); c.Reason != editor.ReasonAccepted {
-			t.Errorf("closed: %+v", c)
-		}
+		e.wantWritten()
 	})
 	t.Run("reject", func(t *testing.T) {
 		var path string
@@ -387,9 +385,7 @@ func TestClaudeWrites(t *testing.T) {
 			}
 			cli.see(after)
 			w.wantFile(path, test.want)
-			if c := next(t, "close", e.closed); c.Reason != editor.ReasonAccepted {
-				t.Errorf("closed: %+v", c)
-			}
+			e.wantWritten()
 		})
 	}
 }

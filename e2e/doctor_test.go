@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"pollux/internal/agent/gemini/fakecli"
 	"pollux/internal/doctor"
 	"pollux/internal/editor"
 	"pollux/internal/fakemodel"
@@ -41,6 +42,16 @@ func newPatient(t *testing.T) *patient {
 }
 
 func (p *patient) set(env ...string) { p.env = append(p.env, env...) }
+
+// replaceCLI replaces the CLI by a fake one with the same version, which starts faster.
+func (p *patient) replaceCLI() {
+	p.t.Helper()
+	path, err := fakecli.Install(filepath.Join(p.home, "fake"), current)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.bin = filepath.Dir(path)
+}
 
 // unset removes variables from the terminal's environment.
 func (p *patient) unset(keys ...string) {
@@ -208,7 +219,8 @@ func (p *patient) wantCLI(says string) {
 }
 
 // Each cause that doctor knows is reproduced. Doctor finds it and nothing more,
-// and the real CLI, started in the same way, behaves as doctor predicts.
+// and the real CLI, started in the same way, behaves as doctor predicts. With -short, a fake
+// CLI takes the place of the real one for most causes.
 func TestDoctor(t *testing.T) {
 	const dead = "1" // nobody listens on this port
 	noStdio := func(f map[string]any) { delete(f, "stdio") }
@@ -223,24 +235,26 @@ func TestDoctor(t *testing.T) {
 		want []string
 		cli  string
 		bare bool // start no editor
+		unit bool // TestCauses of geminiide/checks has the same case
+		real bool // doctor quotes the real CLI
 	}{
-		"healthy":                   {cli: connects},
-		"healthy, by the variables": {cli: connects, then: func(p *patient) { p.set(p.editor.env()...) }},
-		"healthy, in a folder below": {cli: connects, then: func(p *patient) {
+		"healthy":                   {unit: true, cli: connects},
+		"healthy, by the variables": {unit: true, cli: connects, then: func(p *patient) { p.set(p.editor.env()...) }},
+		"healthy, in a folder below": {unit: true, cli: connects, then: func(p *patient) {
 			p.dir = filepath.Join(p.project, "sub")
 			p.write(filepath.Join(p.dir, "f"), "")
 		}},
-		"no companion": {bare: true, want: []string{"failed companion/companion"}, cli: unsupported},
+		"no companion": {unit: true, bare: true, want: []string{"failed companion/companion"}, cli: unsupported},
 		"no companion, in a terminal that the CLI knows": {bare: true, want: []string{"failed companion/companion"}, cli: disconnected,
 			make: func(p *patient) { p.set("TERM_PROGRAM=sublime") }},
 		"no CLI, but npm": {want: []string{"warning companion/cli", "failed bridge/read-only"},
 			make: func(p *patient) { p.bin = p.toolsOnly("node", "npm"); p.set("PATH=" + p.bin) }},
 		"no CLI": {want: []string{"failed companion/cli", "failed bridge/read-only"},
 			make: func(p *patient) { p.bin = p.toolsOnly("node"); p.set("PATH=" + p.bin) }},
-		"an old CLI, another process": {want: []string{"warning companion/cli", "failed companion/process", "failed bridge/read-only"},
+		"an old CLI, another process": {unit: true, want: []string{"warning companion/cli", "failed companion/process", "failed bridge/read-only"},
 			make: func(p *patient) { p.bin = installed(p.t, "gemini-"+old, "node_modules", ".bin") },
 			then: func(p *patient) { p.rename(4194303) }},
-		"a CLI that sends no token": {want: []string{"failed companion/cli", "failed companion/process", "failed bridge/read-only"},
+		"a CLI that sends no token": {unit: true, want: []string{"failed companion/cli", "failed companion/process", "failed bridge/read-only"},
 			make: func(p *patient) { p.cliVersion("0.5.5") }, then: func(p *patient) { p.rename(4194303) }},
 		"no Node": {want: []string{"failed companion/node"},
 			make: func(p *patient) { p.bin = p.toolsOnly("gemini"); p.set("PATH=" + p.bin) }},
@@ -282,75 +296,75 @@ func TestDoctor(t *testing.T) {
 		"CI":              {want: []string{"failed companion/terminal"}, then: func(p *patient) { p.set("CI=true") }},
 		"a dumb terminal": {want: []string{"warning companion/terminal"}, then: func(p *patient) { p.set("TERM=dumb") }},
 		"a dead proxy":    {want: []string{"warning companion/proxy"}, cli: connects, then: func(p *patient) { p.set("HTTPS_PROXY=http://me:secret@127.0.0.1:"+dead, "NO_PROXY=127.0.0.1") }},
-		"no proxy's URL":  {want: []string{"failed companion/proxy", "warning bridge/warm"}, then: func(p *patient) { p.set("HTTP_PROXY=::::", "NO_PROXY=127.0.0.1") }},
+		"no proxy's URL":  {real: true, want: []string{"failed companion/proxy", "warning bridge/warm"}, then: func(p *patient) { p.set("HTTP_PROXY=::::", "NO_PROXY=127.0.0.1") }},
 		"no certificates": {want: []string{"warning companion/proxy"}, then: func(p *patient) { p.set("NODE_EXTRA_CA_CERTS=/nowhere") }},
-		"variables of an editor that is gone": {want: []string{"warning companion/variables"}, cli: connects,
+		"variables of an editor that is gone": {unit: true, want: []string{"warning companion/variables"}, cli: connects,
 			then: func(p *patient) { p.set("GEMINI_CLI_IDE_SERVER_PORT="+dead, "GEMINI_CLI_IDE_WORKSPACE_PATH=/gone") }},
-		"variables of a process that is gone": {want: []string{"warning companion/variables"}, cli: connects,
+		"variables of a process that is gone": {unit: true, want: []string{"warning companion/variables"}, cli: connects,
 			then: func(p *patient) { p.set("GEMINI_CLI_IDE_PID=4194303") }},
-		"another TMPDIR": {want: []string{"failed companion/tmpdir"}, cli: unsupported,
+		"another TMPDIR": {unit: true, want: []string{"failed companion/tmpdir"}, cli: unsupported,
 			then: func(p *patient) {
 				other := filepath.Join(p.home, "tmp")
 				p.write(filepath.Join(other, "f"), "")
 				p.set("TMPDIR=" + other)
 			}},
-		"another folder": {want: []string{"failed companion/workspace"}, cli: disconnected,
+		"another folder": {unit: true, want: []string{"failed companion/workspace"}, cli: disconnected,
 			then: func(p *patient) { p.dir = p.home }},
-		"no folder": {want: []string{"failed companion/workspace"}, cli: disconnected,
+		"no folder": {unit: true, want: []string{"failed companion/workspace"}, cli: disconnected,
 			then: func(p *patient) { p.tamper(func(f map[string]any) { f["workspacePath"] = "" }) }},
-		"no workspace at all": {want: []string{"failed companion/workspace"}, cli: disconnected,
+		"no workspace at all": {unit: true, want: []string{"failed companion/workspace"}, cli: disconnected,
 			then: func(p *patient) { p.tamper(func(f map[string]any) { delete(f, "workspacePath") }) }},
-		"no name": {want: []string{"failed companion/editor"}, cli: unsupported,
+		"no name": {unit: true, want: []string{"failed companion/editor"}, cli: unsupported,
 			then: func(p *patient) { p.tamper(func(f map[string]any) { delete(f, "ideInfo") }) }},
-		"a wrong token": {want: []string{"failed companion/token"}, cli: disconnected,
+		"a wrong token": {unit: true, want: []string{"failed companion/token"}, cli: disconnected,
 			then: func(p *patient) { p.tamper(func(f map[string]any) { noStdio(f); f["authToken"] = "wrong" }) }},
 		"a command instead of a port": {cli: connects,
 			then: func(p *patient) { p.tamper(func(f map[string]any) { delete(f, "port") }) }},
-		"a port of something else": {want: []string{"failed companion/port"}, cli: disconnected,
+		"a port of something else": {unit: true, want: []string{"failed companion/port"}, cli: disconnected,
 			then: func(p *patient) {
 				_, port, _ := strings.Cut(strings.TrimPrefix(p.model.URL, "http://"), ":")
 				n, _ := strconv.Atoi(port)
 				p.tamper(func(f map[string]any) { noStdio(f); f["port"] = n })
 			}},
-		"a companion that was killed": {want: []string{"failed companion/stale"}, cli: disconnected,
+		"a companion that was killed": {unit: true, want: []string{"failed companion/stale"}, cli: disconnected,
 			then: func(p *patient) { p.kill() }},
-		"a stopped companion": {want: []string{"failed companion/port"},
+		"a stopped companion": {unit: true, want: []string{"failed companion/port"},
 			then: func(p *patient) {
 				p.tamper(noStdio)
 				suspend(p.t, p.editor.cmd.Process.Pid)
 			}},
-		"a file of a companion that has ended, beside": {want: []string{"warning companion/stale"}, cli: connects,
+		"a file of a companion that has ended, beside": {unit: true, want: []string{"warning companion/stale"}, cli: connects,
 			then: func(p *patient) {
 				p.write(filepath.Join(p.tmp(), "gemini", "ide", "gemini-ide-server-4194303-1.json"), `{"port":1,"workspacePath":"/"}`)
 			}},
-		"a file that is none": {want: []string{"warning companion/file"}, cli: connects,
+		"a file that is none": {unit: true, want: []string{"warning companion/file"}, cli: connects,
 			then: func(p *patient) {
 				p.write(filepath.Join(p.tmp(), "gemini", "ide", "gemini-ide-server-4194303-1.json"), `{`)
 			}},
-		"its files are gone": {want: []string{"failed companion/file"}, cli: unsupported,
+		"its files are gone": {unit: true, want: []string{"failed companion/file"}, cli: unsupported,
 			then: func(p *patient) {
 				for _, f := range p.files() {
 					os.Remove(f)
 				}
 			}},
-		"files that others can read": {want: []string{"warning companion/directory"}, cli: connects,
+		"files that others can read": {unit: true, want: []string{"warning companion/directory"}, cli: connects,
 			then: func(p *patient) {
 				os.Chmod(filepath.Join(p.tmp(), "gemini", "ide"), 0o755)
 				os.Chmod(p.files()[0], 0o644)
 			}},
-		"files that others could read, in a directory of mine": {cli: connects,
+		"files that others could read, in a directory of mine": {unit: true, cli: connects,
 			then: func(p *patient) { os.Chmod(p.files()[0], 0o644) }},
-		"a directory that others can write": {want: []string{"warning companion/directory"}, cli: connects,
+		"a directory that others can write": {unit: true, want: []string{"warning companion/directory"}, cli: connects,
 			then: func(p *patient) { os.Chmod(filepath.Join(p.tmp(), "gemini", "ide"), 0o777) }},
-		"a directory that others can list": {cli: connects,
+		"a directory that others can list": {unit: true, cli: connects,
 			then: func(p *patient) { os.Chmod(filepath.Join(p.tmp(), "gemini", "ide"), 0o755) }},
-		"another user's directory": {bare: true, want: []string{"failed companion/directory"}, cli: unsupported,
+		"another user's directory": {unit: true, bare: true, want: []string{"failed companion/directory"}, cli: unsupported,
 			make: func(p *patient) {
 				root(p)
 				p.write(filepath.Join(p.tmp(), "gemini", "ide", "f"), "")
 				os.Chown(filepath.Join(p.tmp(), "gemini"), 65534, 65534)
 			}},
-		"sudo": {want: []string{"failed companion/user"},
+		"sudo": {unit: true, want: []string{"failed companion/user"},
 			then: func(p *patient) {
 				root(p)
 				for _, f := range append(p.files(), filepath.Join(p.tmp(), "gemini", "ide"), filepath.Join(p.tmp(), "gemini")) {
@@ -358,18 +372,18 @@ func TestDoctor(t *testing.T) {
 				}
 				p.set("SUDO_USER=nobody")
 			}},
-		"another user's companion": {want: []string{"failed companion/user"}, cli: unsupported,
+		"another user's companion": {unit: true, want: []string{"failed companion/user"}, cli: unsupported,
 			then: func(p *patient) {
 				root(p)
 				for _, f := range p.files() {
 					os.Chown(f, 65534, 65534)
 				}
 			}},
-		"two companions": {want: []string{"warning companion/several"}, cli: connects,
+		"two companions": {unit: true, want: []string{"warning companion/several"}, cli: connects,
 			then: func(p *patient) { p.edit(nil) }},
-		"two companions, one by the variables": {cli: connects,
+		"two companions, one by the variables": {unit: true, cli: connects,
 			then: func(p *patient) { p.edit(nil); p.set(p.editor.env()...) }},
-		"another companion comes first": {want: []string{"warning companion/hijack"}, cli: connects,
+		"another companion comes first": {unit: true, want: []string{"warning companion/hijack"}, cli: connects,
 			then: func(p *patient) {
 				p.rename(4194302)
 				p.edit(func(i *editor.InitializeParams) { i.Editor.DisplayName = "Other" })
@@ -379,11 +393,11 @@ func TestDoctor(t *testing.T) {
 					}
 				})
 			}},
-		"a companion that claims every folder": {want: []string{"warning companion/hijack"}, cli: connects,
+		"a companion that claims every folder": {unit: true, want: []string{"warning companion/hijack"}, cli: connects,
 			then: func(p *patient) { p.tamper(func(f map[string]any) { f["workspacePath"] = "/elsewhere:" }) }},
-		"a companion without diffs": {bare: true, want: []string{"warning companion/tools"}, cli: connects,
+		"a companion without diffs": {unit: true, bare: true, want: []string{"warning companion/tools"}, cli: connects,
 			make: func(p *patient) { p.withoutTools() }},
-		"a companion of another version": {want: []string{"warning companion/version"},
+		"a companion of another version": {unit: true, want: []string{"warning companion/version"},
 			make: func(p *patient) { p.otherVersion() }},
 		"no room": {want: []string{"failed companion/disk"},
 			then: func(p *patient) {
@@ -420,7 +434,7 @@ func TestDoctor(t *testing.T) {
 			make: func(p *patient) {
 				p.settings(`"selectedType": "gemini-api-key"`, `"selectedType": "gemini-api-key", "enforcedType": "oauth-personal"`)
 			}},
-		"no key": {want: []string{"warning bridge/auth", "failed bridge/auth"},
+		"no key": {real: true, want: []string{"warning bridge/auth", "failed bridge/auth"},
 			make: func(p *patient) { p.set("GEMINI_API_KEY=") }},
 		"no project for Vertex AI": {want: []string{"failed bridge/auth"},
 			make: func(p *patient) { p.settings(`"gemini-api-key"`, `"vertex-ai"`) }},
@@ -437,7 +451,14 @@ func TestDoctor(t *testing.T) {
 			}},
 	} {
 		t.Run(strings.ReplaceAll(name, ",", ""), func(t *testing.T) {
+			asked := askedOf(name, "healthy", "no companion", "broken settings", "a wrong token", "two companions")
+			if tt.unit && !asked {
+				t.Skip("a unit test of the checks has this cause")
+			}
 			p := newPatient(t) // the bridge refuses a TMPDIR with a comma in its name
+			if !asked && !tt.real {
+				p.replaceCLI()
+			}
 			if tt.make != nil {
 				tt.make(p)
 			}
@@ -448,7 +469,7 @@ func TestDoctor(t *testing.T) {
 				tt.then(p)
 			}
 			p.wantUnwell(nil, tt.want...)
-			if tt.cli != notAsked && askedOf(name, "healthy", "no companion", "broken settings", "a wrong token", "two companions") {
+			if tt.cli != notAsked && asked {
 				p.wantCLI(tt.cli)
 			}
 		})

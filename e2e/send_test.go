@@ -89,8 +89,9 @@ func TestSendToClaude(t *testing.T) {
 	shell.press("C-z")
 	shell.see("Stopped")
 	w.refused("bash has the foreground of tmux pane %0", "a.txt", "touch x")
-	shell.ask("clear; fg") // not the text that is still there
-	shell.see("← for agents")
+	shell.ask("clear; fg")
+	waitFor(t, "the clear screen", func() bool { return !strings.Contains(shell.Text(), "clear; fg") })
+	shell.see("manual mode on")
 	w.pollux("send", "a.txt", "and now?")
 	w.wantPrompt("and now?")
 	if strings.Contains(shell.Text(), "touch x") {
@@ -154,9 +155,8 @@ func TestSendAsText(t *testing.T) {
 		}},
 		{"codex", "Codex CLI", "a.txt lines 2-3", func(t *testing.T) (*world, screen) {
 			w := newCodexWorld(t)
-			bin, env := w.installCodex()
-			t.Cleanup(func() { killBelow(t, w.home) }) // its daemon stays
-			cli := w.screen(append(w.edit(nil).env(), env...), bin)
+			w.edit(nil)
+			cli := w.codex()
 			cli.ask("hello") // until then it draws a moving picture, and may not read its keyboard for seconds
 			cli.see(after)
 			return w, cli

@@ -22,6 +22,7 @@ import (
 
 	"github.com/creack/pty"
 
+	"pollux/internal/agent/gemini/fakecli"
 	"pollux/internal/editor"
 	"pollux/internal/fakemodel"
 	"pollux/internal/sys/systest"
@@ -50,6 +51,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	fakecli.Main()
 	if socket := os.Getenv(forwardEnv); socket != "" {
 		forward(socket)
 	}
@@ -326,6 +328,20 @@ func (e *plugin) env() (env []string) {
 		env = append(env, k+"="+v)
 	}
 	return env
+}
+
+// wantWritten waits until Pollux has found the text of an accepted change in the file. If a
+// busy agent writes it late, Pollux first says that it is not written.
+func (e *plugin) wantWritten() {
+	e.t.Helper()
+	switch c := next(e.t, "close", e.closed); c.Reason {
+	case editor.ReasonAccepted:
+	case editor.ReasonUnwritten:
+		for !strings.Contains(next(e.t, "message", e.texts), "was written now, with the text that you accepted") {
+		}
+	default:
+		e.t.Errorf("closed: %+v", c)
+	}
 }
 
 // leave changes the text in the editor's diff view without sending it.
