@@ -31,6 +31,7 @@ var allowed = map[string][]string{
 	"pollux/internal/agent/agents":              {"agent", "agent/gemini", "agent/oneshot", "agent/pool", "agent/queue"},
 	"pollux/internal/agent/checks":              {"agent", "doctor"},
 	"pollux/internal/agent/agenttest":           {"agent", "sys", "sys/systest"},
+	"pollux/internal/agent/claude":              {"agent", "agent/program", "jsonl", "lazy", "paths", "sys"},
 	"pollux/internal/agent/gemini":              {"agent", "agent/acp", "agent/gemini/download", "agent/gemini/settings", "agent/program", "lazy", "paths", "sys"},
 	"pollux/internal/agent/gemini/download":     {"agent", "sys"},
 	"pollux/internal/agent/gemini/fakecli":      {},

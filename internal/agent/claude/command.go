@@ -1,0 +1,174 @@
+package claude
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"pollux/internal/agent"
+	"pollux/internal/agent/program"
+	"pollux/internal/paths"
+	"pollux/internal/sys"
+)
+
+// The first release known to be enforced by [enforce].
+const minMajor, minMinor = 2, 1
+
+// locate returns the program of a source. The error is an [*agent.Error] of kind
+// [agent.NotInstalled].
+func locate(from agent.Source) (agent.Program, error) {
+	p, err := program.Locate(from, command, npmPackage)
+	if err != nil {
+		return agent.Program{}, fault(agent.NotInstalled, agent.Line(from.Env, err.Error()))
+	}
+	return p, nil
+}
+
+// version learns the version of a program outside of the npm package: it runs it.
+func version(ctx context.Context, from agent.Source, p agent.Program) (agent.Program, error) {
+	return program.AskVersion(ctx, p, childEnv(from.Env, os.TempDir()))
+}
+
+func readOnly(_ agent.Source, p agent.Program) error {
+	if kind, message := program.CheckVersion(p, minMajor, minMinor); kind != "" {
+		return fault(kind, message)
+	}
+	return nil
+}
+
+// credentials are the variables that hold a key or name an account. tokens among them
+// replace the login.
+var (
+	tokens      = []string{"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY"}
+	credentials = append(tokens[:len(tokens):len(tokens)],
+		"ANTHROPIC_BASE_URL", "ANTHROPIC_CUSTOM_HEADERS", "ANTHROPIC_BEDROCK_BASE_URL", "ANTHROPIC_VERTEX_BASE_URL",
+		"ANTHROPIC_VERTEX_PROJECT_ID", "ANTHROPIC_FOUNDRY_RESOURCE", "ANTHROPIC_FOUNDRY_API_KEY", "ANTHROPIC_FOUNDRY_BASE_URL",
+		"AWS_PROFILE", "AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_BEARER_TOKEN_BEDROCK", "CLOUD_ML_REGION", "GOOGLE_APPLICATION_CREDENTIALS")
+)
+
+// variables are those that the agent needs to find its login, its model, the network and
+// the system. It receives no other variable that starts with CLAUDE: the agent sets some
+// for the programs that it starts, one of which may be Pollux, and some weaken the
+// enforcement.
+var variables = program.Variables{
+	Names: []string{
+		"CLAUDE_CONFIG_DIR", "CLAUDE_CODE_OAUTH_TOKEN",
+		"CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY",
+		"CLAUDE_CODE_SKIP_BEDROCK_AUTH", "CLAUDE_CODE_SKIP_VERTEX_AUTH", "CLAUDE_CODE_SKIP_FOUNDRY_AUTH",
+		"CLAUDE_CODE_CLIENT_CERT", "CLAUDE_CODE_CLIENT_KEY", "CLAUDE_CODE_CLIENT_KEY_PASSPHRASE",
+		"CLAUDE_CODE_MAX_OUTPUT_TOKENS", "CLAUDE_CODE_EFFORT_LEVEL", "CLAUDE_CODE_MAX_RETRIES", "CLAUDE_CODE_GIT_BASH_PATH",
+		"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_TELEMETRY", "DISABLE_ERROR_REPORTING",
+		"MAX_THINKING_TOKENS", "API_TIMEOUT_MS", "CLOUD_ML_REGION",
+	},
+	Prefixes: []string{"ANTHROPIC_", "AWS_", "GOOGLE_", "CLOUDSDK_", "AZURE_", "VERTEX_REGION_"},
+}
+
+func environment(env agent.Env) []string { return variables.Of(env) }
+
+// childEnv returns the environment of a process. tmp is its temporary directory.
+func childEnv(from agent.Env, tmp string) []string {
+	return variables.Env(from, tmp,
+		"DISABLE_AUTOUPDATER=1",
+		// The agent's own memory would carry text from one conversation to the next.
+		"CLAUDE_CODE_DISABLE_AUTO_MEMORY=1",
+	)
+}
+
+// enforce are the arguments that leave the model no tool but those that read. No settings,
+// hooks, MCP servers or plugins of the user or of the workspace are loaded: a workspace's
+// hooks would run even if the user has never trusted it.
+var enforce = []string{
+	"--tools", strings.Join(readTools, ","),
+	"--setting-sources", "",
+	"--strict-mcp-config",
+	"--permission-mode", "dontAsk",
+}
+
+// protocol are the arguments that make the agent answer JSON lines with JSON lines.
+var protocol = []string{
+	"-p", "--input-format", "stream-json", "--output-format", "stream-json", "--include-partial-messages", "--verbose",
+	"--no-session-persistence",
+}
+
+func warmCommand(l agent.Launch) (agent.Command, error) {
+	tmp := filepath.Join(l.TempDir, "tmp")
+	if err := os.Mkdir(tmp, 0o700); err != nil {
+		return agent.Command{}, err
+	}
+	return agent.Command{Args: append(protocol[:len(protocol):len(protocol)], enforce...), Env: childEnv(l.Env, tmp)}, nil
+}
+
+// configDir returns the agent's own directory, and the file with its state, which is
+// beside the directory unless a variable names the directory.
+func configDir(env agent.Env) (dir, state string) {
+	if dir = env.Get("CLAUDE_CONFIG_DIR"); dir != "" {
+		return dir, filepath.Join(dir, ".claude.json")
+	}
+	home, err := env.HomeDir()
+	if err != nil {
+		return "", ""
+	}
+	return filepath.Join(home, ".claude"), filepath.Join(home, ".claude.json")
+}
+
+// Writable returns the files and directories that the agent must be able to write, apart
+// from the temporary directory of its process. They may not exist yet.
+func Writable(env agent.Env) []string {
+	dir, state := configDir(env)
+	if dir == "" {
+		return nil
+	}
+	return []string{dir, state}
+}
+
+// inputs returns the files that the agent reads when it starts: its program, its login,
+// and the administrator's settings.
+func inputs(from agent.Source, p agent.Program, _ string) []string {
+	dir, _ := configDir(from.Env)
+	managed := "/etc/claude-code"
+	switch runtime.GOOS {
+	case "darwin":
+		managed = "/Library/Application Support/ClaudeCode"
+	case "windows":
+		managed = `C:\Program Files\ClaudeCode`
+	}
+	return []string{p.Path, filepath.Join(dir, ".credentials.json"), filepath.Join(managed, "managed-settings.json")}
+}
+
+// maxState limits the file with the agent's state, in bytes.
+const maxState = 16 << 20
+
+// account identifies the account whose quota the agent uses. Without a key or a token in
+// the environment, it is the one that is logged in.
+func account(env agent.Env, _ string) string {
+	h := sha256.New()
+	add := func(name, value string) { fmt.Fprintf(h, "%q=%q\n", name, value) }
+	loggedIn := true
+	for _, name := range credentials {
+		add(name, env.Get(name))
+	}
+	for _, name := range tokens {
+		loggedIn = loggedIn && env.Get(name) == ""
+	}
+	if loggedIn {
+		dir, state := configDir(env)
+		add("dir", paths.Real(dir))
+		var s struct {
+			Login struct {
+				Account      string `json:"accountUuid"`
+				Organization string `json:"organizationUuid"`
+			} `json:"oauthAccount"`
+		}
+		data, _ := sys.ReadFile(state, maxState)
+		json.Unmarshal(data, &s) // without a login, or damaged, it names none
+		add("account", s.Login.Account)
+		add("organization", s.Login.Organization)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
