@@ -506,23 +506,28 @@ func (p *Pool) process(ctx context.Context, from agent.Source, program agent.Pro
 	switch {
 	case w.retired:
 		return nil, fmt.Errorf("%w: it has ended already", errCold)
-	case p.agent.Warm.Single && w.running > 0:
+	case p.agent.Warm.Single && (w.running > 0 || ahead && !w.awaited.IsZero()):
 		return nil, fmt.Errorf("%w: another request was faster", errCold)
 	}
 	w.running++
 	return w, nil
 }
 
-// slotLocked returns the first slot of a key whose process is free, or that has none. If
-// all are busy, it returns one that starts no process: its number is too large.
+// slotLocked returns a slot of a key whose process is free or, if there is none, the first
+// slot without a process that a request uses or waits for. If all are busy, it returns one
+// that starts no process: its number is too large.
 func (p *Pool) slotLocked(k key) int {
-	for k.slot = 0; k.slot < p.limits.Processes; k.slot++ {
+	unused := p.limits.Processes
+	for k.slot = range p.limits.Processes {
 		current, starting := p.current[k], p.starting[k]
-		if current != nil && current.running == 0 || current == nil && (starting == nil || starting.awaited.IsZero()) {
-			break
+		switch {
+		case current != nil && current.running == 0:
+			return k.slot
+		case current == nil && (starting == nil || starting.awaited.IsZero()):
+			unused = min(unused, k.slot)
 		}
 	}
-	return k.slot
+	return unused
 }
 
 // startLocked starts the process of a key, or returns the one that is already

@@ -21,6 +21,8 @@ import (
 	"pollux/internal/agent"
 	"pollux/internal/agent/agents"
 	"pollux/internal/agent/agenttest"
+	"pollux/internal/agent/claude"
+	claudefake "pollux/internal/agent/claude/fakecli"
 	"pollux/internal/agent/gemini"
 	"pollux/internal/agent/gemini/fakecli"
 	"pollux/internal/agent/queue"
@@ -32,6 +34,7 @@ import (
 func TestMain(m *testing.M) {
 	agenttest.Main()
 	fakecli.Main()
+	claudefake.Main()
 	systest.VerifyTestMain(m)
 }
 
@@ -45,7 +48,11 @@ type double struct {
 	readTool, shellTool string
 }
 
-var geminiDouble = double{gemini.Agent(), fakecli.Install, "0.61.0", "gemini-fake", "read_file", "run_shell_command"}
+var (
+	geminiDouble = double{gemini.Agent(), fakecli.Install, "0.61.0", "gemini-fake", "read_file", "run_shell_command"}
+	// Its processes hold one conversation each.
+	claudeDouble = double{claude.Agent(), claudefake.Install, "2.1.330", claudefake.Model, "Read", "Bash"}
+)
 
 // sit returns a bench with a runner of fake CLIs.
 func sit(t *testing.T, kind, version string, change func(*agent.Options)) *agenttest.Bench {
@@ -56,6 +63,9 @@ func sit(t *testing.T, kind, version string, change func(*agent.Options)) *agent
 // sit returns a bench with a runner of the fake.
 func (d double) sit(t *testing.T, kind, version string, change func(*agent.Options)) *agenttest.Bench {
 	t.Helper()
+	if d.row == claudeDouble.row && runtime.GOOS == "windows" {
+		t.Skip("the fake is a shell script")
+	}
 	agenttest.Isolate(t, "pollux*")
 	cli, err := d.install(t.TempDir(), version)
 	if err != nil {

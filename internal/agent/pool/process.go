@@ -283,6 +283,9 @@ func (w *process) session(ctx context.Context) (*session, error) {
 func (w *process) create() (*session, error) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), w.timeout, errMute)
 	defer cancel()
+	w.mu.Lock()
+	w.latest = "" // one that replaces it is on its way
+	w.mu.Unlock()
 	s, err := w.conn.NewSession(ctx, w.key.dir)
 	w.mu.Lock()
 	w.sessions++

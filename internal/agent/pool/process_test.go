@@ -358,3 +358,53 @@ func TestDemand(t *testing.T) {
 		fill(0)
 	})
 }
+
+// A question gets the process that was started ahead, also if the start ahead sees first that
+// it is ready.
+func TestStartAheadLeavesTheProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 500 { // the order of two goroutines matters
+			p, w := idlePool(), idleProcess()
+			p.agent.Warm.Single = true
+			p.starting[key{}] = w
+			go p.process(t.Context(), agent.Source{}, agent.Program{}, key{}, true)
+			synctest.Wait()
+			got := make(chan error, 1)
+			go func() {
+				_, err := p.process(t.Context(), agent.Source{}, agent.Program{}, key{}, false)
+				got <- err
+			}()
+			synctest.Wait()
+			close(w.ready)
+			if err := <-got; err != nil || w.running != 1 {
+				t.Fatalf("%v; %d running", err, w.running)
+			}
+			p.cancel(nil)
+		}
+	})
+}
+
+// A process that begins another conversation no longer holds the one before, also if the
+// request for it has given up.
+func TestConversationEndsAtTheNextOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := idleProcess()
+		w.agent.Warm.Single = true
+		c := newCreator(t, w)
+		taken := take(t, w)
+		c.create()
+		first := <-taken
+		if !first.continues() {
+			t.Fatal("the conversation does not continue")
+		}
+		impatient, giveUp := context.WithCancel(t.Context())
+		go w.session(impatient)
+		synctest.Wait()
+		giveUp()
+		synctest.Wait()
+		if first.continues() {
+			t.Error("the conversation continues while the next one begins")
+		}
+		c.create()
+	})
+}

@@ -32,7 +32,7 @@ func runnerOf(kind string) string {
 // All runners keep these promises for each agent. A fake agent follows the same
 // instructions as the fake Gemini CLI, such as fake:echo.
 func TestRunners(t *testing.T) {
-	for _, d := range []double{geminiDouble} {
+	for _, d := range []double{geminiDouble, claudeDouble} {
 		for _, kind := range kinds {
 			t.Run(d.row.Name+"/"+kind, func(t *testing.T) { testRunner(t, d, kind) })
 		}
@@ -91,6 +91,9 @@ func testRunner(t *testing.T, d double, kind string) {
 			s.Want("fake:echo after it", "fake:echo after it")
 		},
 		"a search without end": func(t *testing.T, s *agenttest.Bench) {
+			if d.row.SearchTool == "" {
+				t.Skip("it does not search the web")
+			}
 			_, err := s.Ask(t.Context(), agent.Request{Prompt: "fake:search-loop"})
 			agenttest.WantKind(t, err, agent.SearchQuota)
 		},

@@ -1,0 +1,163 @@
+package pool_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"pollux/internal/agent"
+	"pollux/internal/agent/agenttest"
+)
+
+// sitSingle returns a bench with an agent whose processes hold one conversation each.
+func sitSingle(t *testing.T, processes int) *agenttest.Bench {
+	t.Helper()
+	return claudeDouble.sit(t, agent.Warmed, claudeDouble.version, func(o *agent.Options) { o.Warm.Processes = processes })
+}
+
+// Questions at the same time go to separate processes. If all are busy, a process is started
+// for the request.
+func TestSingleInParallel(t *testing.T) {
+	s := sitSingle(t, 2)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for n := range 2 {
+		wg.Go(func() { s.Ask(ctx, agent.Request{Prompt: "fake:hang"}) })
+		s.Until("a busy process", func() bool {
+			busy := 0
+			for _, w := range s.Workers() {
+				busy += w.Running
+			}
+			return busy == n+1
+		})
+	}
+	if all := s.Workers(); len(all) != 2 || all[0].Running != 1 || all[1].Running != 1 {
+		t.Errorf("the processes are %+v", all)
+	}
+	if r := s.Want("fake:echo x", "fake:echo x"); r.Runner != agent.Spawned {
+		t.Errorf("the runner is %q", r.Runner)
+	}
+	cancel()
+	wg.Wait()
+	if r := s.Want("fake:remember", "fake:remember"); r.Runner != agent.Warmed || len(s.Workers()) != 2 {
+		t.Errorf("the runner is %q; %+v", r.Runner, s.Workers())
+	}
+}
+
+// A conversation continues in its process. If another question has used the process, or it has
+// ended, the conversation is replayed.
+func TestSingleConversation(t *testing.T) {
+	s := sitSingle(t, 3)
+	say := func(prompt, replay, want string) {
+		t.Helper()
+		r, err := s.Ask(t.Context(), agent.Request{Prompt: prompt, Session: "mine", Replay: replay})
+		if err != nil || r.Answer != want {
+			t.Errorf("got %q, %v; want %q", r.Answer, err, want)
+		}
+	}
+	say("fake:remember one", "", "fake:remember one")
+	say("fake:remember two", "not needed", "fake:remember one | fake:remember two")
+	pid := s.PID()
+	s.Want("fake:remember stranger", "fake:remember stranger")
+	say("fake:remember three", "fake:remember all of it", "fake:remember all of it")
+	say("fake:remember four", "not needed", "fake:remember all of it | fake:remember four")
+	if s.PID() != pid {
+		t.Error("it is another process")
+	}
+	if p, err := os.FindProcess(pid); err != nil || p.Kill() != nil {
+		t.Fatal("it cannot be killed")
+	}
+	s.Until("its end", func() bool { return len(s.Workers()) == 0 })
+	say("fake:remember five", "fake:remember again", "fake:remember again")
+}
+
+// A question uses an idle process, whatever its place, before it starts another one.
+func TestSingleUsesAnIdleProcess(t *testing.T) {
+	s := sitSingle(t, 3)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { s.Ask(ctx, agent.Request{Prompt: "fake:hang"}) })
+	s.Until("a busy process", func() bool { all := s.Workers(); return len(all) == 1 && all[0].Running == 1 })
+	first := s.PID()
+	s.Want("fake:echo x", "fake:echo x")
+	cancel()
+	wg.Wait()
+	if p, err := os.FindProcess(first); err != nil || p.Kill() != nil {
+		t.Fatal("it cannot be killed")
+	}
+	s.Until("its end", func() bool { return len(s.Workers()) == 1 })
+	second := s.PID()
+	s.Want("fake:echo x", "fake:echo x")
+	if all := s.Workers(); len(all) != 1 || all[0].PID != second {
+		t.Errorf("the processes are %+v", all)
+	}
+}
+
+// A question that arrives while a process starts ahead gets that process.
+func TestSingleAhead(t *testing.T) {
+	s := sitSingle(t, 3)
+	s.Ahead(s.Source, s.Dir)
+	if r := s.Want("fake:echo x", "fake:echo x"); r.Runner != agent.Warmed || len(s.Workers()) != 1 {
+		t.Errorf("the runner is %q; %+v", r.Runner, s.Workers())
+	}
+}
+
+// Conversations, questions outside of any and cancelled ones share the processes. Each answer
+// has the whole conversation, and nothing of another.
+func TestSingleConversationsDoNotMix(t *testing.T) {
+	s := sitSingle(t, 3)
+	// wordsOf returns the words in an answer that name a conversation.
+	wordsOf := func(answer string) (all []string) {
+		for word := range strings.FieldsSeq(answer) {
+			if strings.HasPrefix(word, "word-") && !slices.Contains(all, word) {
+				all = append(all, word)
+			}
+		}
+		return all
+	}
+	var wg sync.WaitGroup
+	for talk := range 4 {
+		random := rand.New(rand.NewPCG(1, uint64(talk)))
+		wg.Go(func() {
+			var said []string
+			for i := range 8 {
+				word := fmt.Sprintf("word-%d-%d", talk, i)
+				req := agent.Request{Prompt: "fake:remember " + word}
+				want := []string{word}
+				switch random.IntN(4) {
+				case 0: // outside of the conversation
+				case 1:
+					ctx, cancel := context.WithCancel(t.Context())
+					s.Run(ctx, agent.Request{Prompt: "fake:say-and-hang " + word, Dir: s.Dir}, func(ev agent.Event) {
+						if _, ok := ev.(agent.Text); ok {
+							cancel()
+						}
+					})
+					cancel()
+					continue
+				default:
+					said = append(said, word)
+					req.Session, req.Replay, want = fmt.Sprint("talk ", talk), "fake:remember "+strings.Join(said, " "), said
+				}
+				r, err := s.Ask(t.Context(), req)
+				if got := wordsOf(r.Answer); err != nil || !slices.Equal(got, want) {
+					t.Errorf("the answer has %q, not %q; %v", got, want, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// An agent without a login says how to log in.
+func TestSingleNoLogin(t *testing.T) {
+	s := sitSingle(t, 1)
+	_, err := s.Ask(t.Context(), agent.Request{Prompt: "fake:no-login"})
+	agenttest.WantKind(t, err, agent.Auth, "run `claude` and type /login")
+	s.Want("fake:remember", "fake:remember")
+}
