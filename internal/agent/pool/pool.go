@@ -193,7 +193,7 @@ func (p *Pool) startAhead(from agent.Source, dir string) {
 		return
 	}
 	if w, err := p.process(p.ctx, from, program, k, true); err == nil {
-		p.release(w)
+		p.prepare(w)
 	}
 }
 
@@ -459,17 +459,19 @@ func (p *Pool) logFailure(w *process, err error) {
 }
 
 // process returns the process of a key. It starts one if necessary. The process
-// is held until release. ahead says that no request needs it yet: then process ends no
-// other one to make room, and waits until it has started.
+// is held until release. ahead says that no request needs it yet: then process does not
+// hold it, ends no other one to make room, and waits until it has started.
 func (p *Pool) process(ctx context.Context, from agent.Source, program agent.Program, k key, ahead bool) (*process, error) {
 	inputs := p.inputs(from, program, k.dir)
 	p.mu.Lock()
-	if p.agent.Warm.Single {
+	if p.agent.Warm.Single && !ahead {
 		k.slot = p.slotLocked(k)
 	}
 	w := p.current[k]
 	if w != nil && w.alive() && w.inputs == inputs {
-		w.running++
+		if !ahead {
+			w.running++
+		}
 		p.mu.Unlock()
 		return w, nil
 	}
@@ -506,7 +508,9 @@ func (p *Pool) process(ctx context.Context, from agent.Source, program agent.Pro
 	switch {
 	case w.retired:
 		return nil, fmt.Errorf("%w: it has ended already", errCold)
-	case p.agent.Warm.Single && (w.running > 0 || ahead && !w.awaited.IsZero()):
+	case ahead:
+		return w, nil
+	case p.agent.Warm.Single && w.running > 0:
 		return nil, fmt.Errorf("%w: another request was faster", errCold)
 	}
 	w.running++

@@ -262,7 +262,7 @@ func TestWaitForAStartAhead(t *testing.T) {
 			}
 		}
 		close(w.ready)
-		if err := <-ahead; err != nil || w.running != 1 {
+		if err := <-ahead; err != nil || w.running != 0 {
 			t.Errorf("%v, %d running", err, w.running)
 		}
 	})
