@@ -267,7 +267,9 @@ func (w *process) Update(u agent.Update) {
 				t.transcript.Text(u.Text, t.news)
 			}
 		case agent.RetryAnnounced:
-			t.transcript.Emit(*u.Retry)
+			retry := *u.Retry
+			retry.Message = w.agent.Tidy(w.source.Env, retry.Message)
+			t.transcript.Emit(retry)
 		case agent.ToolCall, agent.ToolCallUpdate:
 			w.updateTool(t.transcript, u)
 			if w.key.change && t.transcript.Writes() > t.written {
