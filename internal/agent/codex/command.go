@@ -1,0 +1,123 @@
+package codex
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"pollux/internal/agent"
+	"pollux/internal/jsontoml"
+	"pollux/internal/paths"
+)
+
+// profile is the name of the permissions that Pollux defines.
+const profile = "pollux"
+
+// features are parts of the CLI that run programs outside of its sandbox, write files, start
+// more work than was asked for, or wait for the network without an end.
+var features = []string{
+	"hooks", "plugins", "apps", "multi_agent", "goals", "memories", "image_generation", "skill_mcp_dependency_install",
+	"unbounded_connection_retries",
+}
+
+// serverCommand returns the command that runs the CLI's app server, read-only.
+//
+// The sandbox mode "read-only" is not enough: a command that a rule of the user allows runs
+// outside of the sandbox, and writes. Rules have no effect where the permissions deny reading
+// something. So if there are rules, Pollux denies the login file, which the model has no
+// reason to read. This costs half a second per conversation. A thread that names a sandbox
+// mode loses these permissions: see [Conn.NewSession].
+func serverCommand(l agent.Launch) (agent.Command, error) {
+	tmp := filepath.Join(l.TempDir, "tmp")
+	if err := os.Mkdir(tmp, 0o700); err != nil {
+		return agent.Command{}, err
+	}
+	own := home(l.Env)
+	denied := ""
+	if slices.ContainsFunc(ruleDirs(l.Env), mayHold) {
+		denied = `,filesystem={` + jsontoml.Literal(filepath.Join(own, "auth.json")) + `="deny"}`
+	}
+	set := []string{
+		`permissions.` + profile + `={extends=":read-only"` + denied + `}`,
+		`default_permissions="` + profile + `"`,
+		`approval_policy="never"`,
+		"notify=[]", // a program that the CLI runs after each answer
+	}
+	for _, feature := range features {
+		set = append(set, "features."+feature+"=false")
+	}
+	var untrusted []string
+	for _, dir := range configured(l.Dir, own) {
+		untrusted = append(untrusted, jsontoml.Literal(dir)+`={trust_level="untrusted"}`)
+	}
+	if len(untrusted) > 0 {
+		set = append(set, "projects={"+strings.Join(untrusted, ",")+"}")
+	}
+	var args []string
+	for _, s := range set {
+		args = append(args, "-c", s)
+	}
+	return agent.Command{Args: append(args, "app-server"), Env: childEnv(l.Env, tmp)}, nil
+}
+
+// ruleDirs returns the directories with rules of the user and of the system. Those of a
+// project are turned off with its other settings.
+func ruleDirs(env agent.Env) []string {
+	system := "/etc/codex"
+	if runtime.GOOS == "windows" {
+		system = filepath.Join(env.Get("PROGRAMDATA"), "OpenAI", "Codex")
+	}
+	return []string{filepath.Join(home(env), "rules"), filepath.Join(system, "rules")}
+}
+
+// mayHold reports whether a directory holds files, as far as can be known.
+func mayHold(dir string) bool {
+	entries, err := os.ReadDir(dir)
+	return len(entries) > 0 || err != nil && !errors.Is(err, os.ErrNotExist)
+}
+
+// configured returns the directories from dir upwards with settings of their own, which may
+// start programs. The CLI ignores them if it does not trust the directory, and then does not
+// read its AGENTS.md either. own is the CLI's home.
+func configured(dir, own string) (dirs []string) {
+	for _, d := range above(dir) {
+		settings := filepath.Join(d, ".codex")
+		if _, err := os.Lstat(settings); err == nil && paths.Real(settings) != paths.Real(own) {
+			dirs = append(dirs, d)
+		}
+	}
+	return dirs
+}
+
+// above returns a directory and those above it, also by its real path.
+func above(dir string) (dirs []string) {
+	for _, d := range []string{dir, paths.Real(dir)} {
+		for ; !slices.Contains(dirs, d); d = filepath.Dir(d) {
+			dirs = append(dirs, d)
+		}
+	}
+	return dirs
+}
+
+// inputs returns the files that the CLI reads when it starts.
+func inputs(from agent.Source, p agent.Program, dir string) []string {
+	own := home(from.Env)
+	files := []string{p.Path}
+	for _, name := range []string{"config.toml", "auth.json", "AGENTS.md", "AGENTS.override.md"} {
+		files = append(files, filepath.Join(own, name))
+	}
+	for _, rules := range ruleDirs(from.Env) {
+		files = append(files, rules)
+		in, _ := filepath.Glob(filepath.Join(rules, "*"))
+		files = append(files, in...)
+	}
+	for _, d := range above(dir) {
+		if settings := filepath.Join(d, ".codex"); settings != own {
+			files = append(files, settings, filepath.Join(settings, "config.toml"))
+		}
+	}
+	return files
+}

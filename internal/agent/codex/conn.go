@@ -1,0 +1,354 @@
+package codex
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"pollux/internal/agent"
+)
+
+// A Conn is an [agent.Conn] with an app server. A conversation is a thread of the server.
+type Conn struct {
+	client agent.Client
+	rpc    *rpc
+
+	mu      sync.Mutex
+	threads map[string]*thread
+}
+
+// Conn.mu guards the fields of a thread.
+type thread struct {
+	model string // the selected one; "" for that of the settings
+	total tokens // of the whole conversation
+	turn  *turn  // the work on the current prompt, or nil
+}
+
+// A turn is the server's work on a prompt.
+type turn struct {
+	before tokens        // the thread's total before it
+	cancel chan struct{} // receives a value to end it
+	end    chan turnEnd
+
+	// The reading goroutine owns these.
+	message string // the ID of the message whose text arrived last
+	retries int
+	model   string // the one that answers, if the service has changed it
+}
+
+type tokens struct {
+	Input  int `json:"inputTokens"`
+	Cached int `json:"cachedInputTokens"`
+	Output int `json:"outputTokens"`
+	Total  int `json:"totalTokens"`
+}
+
+func (t tokens) minus(u tokens) tokens {
+	return tokens{t.Input - u.Input, t.Cached - u.Cached, t.Output - u.Output, t.Total - u.Total}
+}
+
+type turnEnd struct {
+	Status string     `json:"status"`
+	Error  *turnError `json:"error"`
+
+	model string
+}
+
+// An answered is [agent.PromptResult.Raw].
+type answered struct {
+	Model  string `json:"model"`
+	Tokens tokens `json:"tokens"`
+}
+
+func connect(r io.ReadCloser, w io.WriteCloser, _ bool, client agent.Client) agent.Conn {
+	c := &Conn{client: client, threads: make(map[string]*thread)}
+	c.rpc = newRPC(r, w, c.notice)
+	return c
+}
+
+// Done implements [agent.Conn].
+func (c *Conn) Done() <-chan struct{} { return c.rpc.done }
+
+// Close implements [agent.Conn].
+func (c *Conn) Close() error { return c.rpc.Close() }
+
+// Initialize implements [agent.Conn].
+func (c *Conn) Initialize(ctx context.Context) error {
+	info := map[string]string{"name": "pollux", "title": "Pollux", "version": "1"}
+	if err := c.rpc.call(ctx, "initialize", map[string]any{"clientInfo": info}, new(struct{})); err != nil {
+		return err
+	}
+	go c.rpc.in.Encode(request{Method: "initialized"})
+	return nil
+}
+
+// NewSession implements [agent.Conn]. It fails if the user is not signed in: a prompt would
+// fail only after many attempts.
+func (c *Conn) NewSession(ctx context.Context, dir string) (agent.Session, error) {
+	servers, err := c.servers(ctx, dir)
+	if err != nil {
+		return agent.Session{}, err
+	}
+	var login struct {
+		Account  json.RawMessage `json:"account"`
+		Required bool            `json:"requiresOpenaiAuth"`
+	}
+	if err := c.rpc.call(ctx, "account/read", map[string]bool{"refreshToken": false}, &login); err != nil {
+		return agent.Session{}, err
+	}
+	if login.Required && (len(login.Account) == 0 || string(login.Account) == "null") {
+		return agent.Session{}, &agent.Refused{Code: unauthorized}
+	}
+	var res struct {
+		Thread struct {
+			ID string `json:"id"`
+		} `json:"thread"`
+		Model    string `json:"model"`
+		Approval any    `json:"approvalPolicy"`
+		Sandbox  struct {
+			Type string `json:"type"`
+		} `json:"sandbox"`
+		Profile struct {
+			ID string `json:"id"`
+		} `json:"activePermissionProfile"`
+	}
+	// "sandbox" is left out: it would replace the permissions of the process.
+	params := map[string]any{"cwd": dir, "approvalPolicy": "never", "ephemeral": true, "config": map[string]any{"mcp_servers": servers}}
+	if err := c.rpc.call(ctx, "thread/start", params, &res); err != nil {
+		return agent.Session{}, err
+	}
+	if res.Sandbox.Type != "readOnly" || res.Approval != "never" || res.Profile.ID != profile {
+		return agent.Session{}, &agent.Refused{Code: unenforced, Message: fmt.Sprintf("sandbox %q, approvals %v, permissions %q", res.Sandbox.Type, res.Approval, res.Profile.ID)}
+	}
+	c.mu.Lock()
+	c.threads[res.Thread.ID] = &thread{}
+	c.mu.Unlock()
+	return agent.Session{ID: res.Thread.ID, Model: res.Model}, nil
+}
+
+// servers returns settings that turn off all MCP servers: their tools run outside of the
+// sandbox.
+func (c *Conn) servers(ctx context.Context, dir string) (map[string]any, error) {
+	var res struct {
+		Config struct {
+			Servers map[string]json.RawMessage `json:"mcp_servers"`
+		} `json:"config"`
+	}
+	if err := c.rpc.call(ctx, "config/read", map[string]any{"cwd": dir}, &res); err != nil {
+		return nil, err
+	}
+	off := make(map[string]any)
+	for name := range res.Config.Servers {
+		off[name] = map[string]bool{"enabled": false}
+	}
+	return off, nil
+}
+
+// SetModel implements [agent.Conn]. The server learns the model with the next prompt.
+func (c *Conn) SetModel(_ context.Context, session, model string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if t := c.threads[session]; t != nil {
+		t.model = model
+	}
+	return nil
+}
+
+// Prompt implements [agent.Conn].
+func (c *Conn) Prompt(session string, content []agent.Content, sent chan<- struct{}) (agent.PromptResult, error) {
+	params := map[string]any{"threadId": session, "input": input(content)}
+	t := &turn{cancel: make(chan struct{}, 1), end: make(chan turnEnd, 1)}
+	c.mu.Lock()
+	th := c.threads[session]
+	if th != nil {
+		t.before, th.turn = th.total, t
+		if th.model != "" {
+			params["model"] = th.model
+		}
+	}
+	c.mu.Unlock()
+	if th == nil {
+		close(sent)
+		return agent.PromptResult{}, &agent.Refused{Message: "there is no such conversation"}
+	}
+	defer func() {
+		c.mu.Lock()
+		th.turn = nil
+		c.mu.Unlock()
+	}()
+	response, err := c.rpc.send("turn/start", params)
+	close(sent)
+	if err != nil {
+		return agent.PromptResult{}, err
+	}
+	var started struct {
+		Turn struct {
+			ID string `json:"id"`
+		} `json:"turn"`
+	}
+	select {
+	case m := <-response:
+		err = m.into(&started)
+	case <-c.rpc.done:
+		err = errEnded
+	}
+	if err != nil {
+		return agent.PromptResult{}, err
+	}
+	for {
+		select {
+		case <-t.cancel:
+			go c.rpc.send("turn/interrupt", map[string]string{"threadId": session, "turnId": started.Turn.ID})
+		case end := <-t.end:
+			return c.result(th, t, end)
+		case <-c.rpc.done:
+			return agent.PromptResult{}, errEnded
+		}
+	}
+}
+
+func (c *Conn) result(th *thread, t *turn, end turnEnd) (agent.PromptResult, error) {
+	c.mu.Lock()
+	raw, err := json.Marshal(answered{end.model, th.total.minus(t.before)})
+	c.mu.Unlock()
+	res := agent.PromptResult{StopReason: end.Status, Raw: raw}
+	switch {
+	case err != nil:
+		return res, err
+	case end.Status == "interrupted":
+		res.StopReason = agent.StoppedCancelled
+	case end.Status == "failed" && end.Error != nil:
+		return res, end.Error.refused()
+	case end.Status != "completed":
+		return res, &agent.Refused{Message: fmt.Sprintf("it ended with the status %q", end.Status)}
+	}
+	return res, nil
+}
+
+// input returns a prompt as the server takes it.
+func input(content []agent.Content) (parts []map[string]any) {
+	for _, p := range content {
+		if p.Type == "image" {
+			url := "data:" + p.MIMEType + ";base64," + base64.StdEncoding.EncodeToString(p.Data)
+			parts = append(parts, map[string]any{"type": "image", "url": url})
+			continue
+		}
+		parts = append(parts, map[string]any{"type": "text", "text": p.Text, "text_elements": []any{}})
+	}
+	return parts
+}
+
+// Cancel implements [agent.Conn].
+func (c *Conn) Cancel(session string, sent <-chan struct{}) {
+	go func() {
+		<-sent // now the turn is known
+		if t := c.turn(session); t != nil {
+			select {
+			case t.cancel <- struct{}{}:
+			default: // it is cancelled already
+			}
+		}
+	}()
+}
+
+// turn returns the turn of a thread, or nil.
+func (c *Conn) turn(thread string) *turn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if th := c.threads[thread]; th != nil {
+		return th.turn
+	}
+	return nil
+}
+
+// notice handles a notification of the server.
+func (c *Conn) notice(method string, params json.RawMessage) {
+	var n notice
+	if json.Unmarshal(params, &n) != nil {
+		return
+	}
+	t := c.turn(n.Thread)
+	if t == nil {
+		return
+	}
+	switch method {
+	case "item/agentMessage/delta":
+		c.text(n.Thread, t, n.ItemID, n.Delta)
+		return
+	case "item/started", "item/completed":
+		if n.Item.Type == "agentMessage" {
+			if method == "item/completed" && n.Item.ID != t.message { // without pieces
+				c.text(n.Thread, t, n.Item.ID, n.Item.Text)
+			}
+			return
+		}
+		if u, ok := n.Item.update(method == "item/completed"); ok {
+			t.message = ""
+			u.Session = n.Thread
+			c.client.Update(u)
+			return
+		}
+	case "thread/tokenUsage/updated":
+		c.mu.Lock()
+		if th := c.threads[n.Thread]; th != nil {
+			th.total = n.Usage.Total
+		}
+		c.mu.Unlock()
+	case "model/rerouted":
+		t.model = n.ToModel
+	case "error":
+		if n.WillRetry && n.Error != nil {
+			t.retries++
+			c.client.Update(agent.Update{Session: n.Thread, Kind: agent.RetryAnnounced, Retry: n.Error.retry(t.retries)})
+			return
+		}
+	case "turn/completed":
+		n.Turn.model = t.model
+		select {
+		case t.end <- n.Turn:
+		default: // it has ended already
+		}
+		return
+	}
+	c.client.Update(agent.Update{Session: n.Thread, Kind: agent.UpdateKind(method)})
+}
+
+// text passes on a piece of a message. A blank line separates messages.
+func (c *Conn) text(thread string, t *turn, message, text string) {
+	if t.message != "" && t.message != message {
+		text = "\n\n" + text
+	}
+	t.message = message
+	c.client.Update(agent.Update{Session: thread, Kind: agent.MessageChunk, Text: text})
+}
+
+// A notice holds the parameters of all notifications that matter.
+type notice struct {
+	Thread    string     `json:"threadId"`
+	ItemID    string     `json:"itemId"`
+	Delta     string     `json:"delta"`
+	Item      item       `json:"item"`
+	Turn      turnEnd    `json:"turn"`
+	ToModel   string     `json:"toModel"`
+	WillRetry bool       `json:"willRetry"`
+	Error     *turnError `json:"error"`
+	Usage     struct {
+		Total tokens `json:"total"`
+	} `json:"tokenUsage"`
+}
+
+// firstPause is the server's pause before its first retry. It doubles with each.
+const firstPause = 200 * time.Millisecond
+
+// usage reads what [Conn.Prompt] returns as its result.
+func usage(result json.RawMessage) (model string, t agent.Tokens) {
+	var a answered
+	if json.Unmarshal(result, &a) != nil {
+		return "", agent.Tokens{}
+	}
+	return a.Model, agent.Tokens{Input: a.Tokens.Input, Output: a.Tokens.Output, Cached: a.Tokens.Cached, Total: a.Tokens.Total}
+}
