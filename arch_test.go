@@ -26,7 +26,7 @@ var allowed = map[string][]string{
 	"pollux/docs":                               {},
 	"pollux/e2e":                                {},
 	"pollux/editors":                            {},
-	"pollux/internal/agent":                     {"lazy", "paths", "sys", "termtext"},
+	"pollux/internal/agent":                     {"lazy", "paths", "sys", "termtext", "wall"},
 	"pollux/internal/agent/acp":                 {"agent", "jsonl"},
 	"pollux/internal/agent/agents":              {"agent", "agent/gemini", "agent/oneshot", "agent/pool", "agent/queue"},
 	"pollux/internal/agent/checks":              {"agent", "doctor"},
@@ -48,7 +48,7 @@ var allowed = map[string][]string{
 	"pollux/internal/bridge":                    {"agent", "bridge/change", "jsonl", "lazy", "outbox", "paths", "sys", "termtext"},
 	"pollux/internal/bridge/change":             {"git", "hunk", "lazy", "paths", "sys"},
 	"pollux/internal/bridge/change/changetest":  {},
-	"pollux/internal/cli":                       {"agent", "agent/agents", "agent/checks", "agent/gemini/checks", "agent/gemini/download", "agent/gemini/settings", "agent/shared", "agent/shared/checks", "bridge", "companion", "companion/journal", "config", "doctor", "editor", "fakemodel", "ide", "ide/claudeide", "ide/claudeide/checks", "ide/codexide", "ide/codexide/checks", "ide/copilotide", "ide/copilotide/checks", "ide/geminiide", "ide/geminiide/checks", "ide/geminiide/conformance", "install", "lazy", "logfile", "paths", "remote", "sys", "termtext", "typo", "usage", "usage/metrics", "view/lsp", "view/term", "view/tmux", "view/web"},
+	"pollux/internal/cli":                       {"agent", "agent/agents", "agent/checks", "agent/gemini/checks", "agent/gemini/download", "agent/gemini/settings", "agent/shared", "agent/shared/checks", "bridge", "companion", "companion/journal", "config", "doctor", "editor", "fakemodel", "ide", "ide/claudeide", "ide/claudeide/checks", "ide/codexide", "ide/codexide/checks", "ide/copilotide", "ide/copilotide/checks", "ide/geminiide", "ide/geminiide/checks", "ide/geminiide/conformance", "install", "lazy", "logfile", "paths", "remote", "sys", "termtext", "typo", "usage", "usage/metrics", "view/lsp", "view/term", "view/tmux", "view/web", "wall"},
 	"pollux/internal/companion":                 {"companion/journal", "editor", "git", "hunk", "inputline", "lazy", "outbox", "paths", "sys", "termtext"},
 	"pollux/internal/companion/journal":         {"lazy", "sys"},
 	"pollux/internal/config":                    {"agent", "jsontoml", "sys", "typo"},
@@ -97,11 +97,12 @@ var allowed = map[string][]string{
 	"pollux/internal/view/term/syntax":          {},
 	"pollux/internal/view/tmux":                 {"editor", "inputline", "paths", "sys"},
 	"pollux/internal/view/web":                  {"editor", "gate", "jsonl"},
+	"pollux/internal/wall":                      {"sys"},
 	"pollux/release/docs":                       {"cli"},
 }
 
 // ground are the packages that know nothing of agents and editors.
-var ground = []string{"gate", "git", "hunk", "inputline", "jsonl", "jsontoml", "lazy", "logfile", "npm", "outbox", "paths", "sys", "termtext", "typo"}
+var ground = []string{"gate", "git", "hunk", "inputline", "jsonl", "jsontoml", "lazy", "logfile", "npm", "outbox", "paths", "sys", "termtext", "typo", "wall"}
 
 // shared are the packages below agent and ide that name no agent; agent/agents is the
 // table of agents.

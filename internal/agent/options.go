@@ -15,6 +15,8 @@ type Options struct {
 	Kind string
 	// Warm limits the processes of a warm runner.
 	Warm Limits
+	// Wall keeps the processes from changing files.
+	Wall Wall
 	// Log may be nil.
 	Log *slog.Logger
 }

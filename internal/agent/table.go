@@ -152,6 +152,11 @@ type Command struct {
 	// Env is the entire environment. It is required: without it, the process
 	// would inherit the environment of Pollux.
 	Env []string
+	// Writable are the absolute paths of the files and directories that the process must be
+	// able to change, such as the agent's own state. [Launch.TempDir] always is. Those that
+	// do not exist are skipped. Parents are directories in which it must be able to make
+	// directories, but need not change files.
+	Writable, Parents []string
 	// Unlinked names the user's credentials that the process cannot see.
 	Unlinked []string
 	// Log is the path of a file, which does not exist yet, to which the process appends what

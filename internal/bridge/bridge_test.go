@@ -103,7 +103,7 @@ func TestSettings(t *testing.T) {
 	cfg := get(map[string]string{"GEMINI_MAX_CONCURRENT": "  ", "GEMINI_DEFAULT_MODEL": " gemini-x ", "GEMINI_FALLBACK_MODEL": "NONE"})
 	if cfg.MaxConcurrent != 3 || cfg.DefaultModel != "gemini-x" || cfg.FallbackModel != "" ||
 		cfg.StartInterval != 5*time.Second || cfg.StartJitter != 200*time.Millisecond || cfg.Source.Command != "gemini" || cfg.Source.Env != nil ||
-		cfg.Runner.IdleTimeout != 5*time.Minute || cfg.Runner.Kind != agent.Warmed || cfg.AheadDir != "" || cfg.NoPool ||
+		cfg.Runner.IdleTimeout != 5*time.Minute || cfg.Runner.Kind != agent.Warmed || cfg.AheadDir != "" || cfg.NoPool || cfg.Runner.Wall.Mode != agent.WallAuto ||
 		cfg.Runner.Warm.Processes != 3 || cfg.Runner.Warm.IdleTimeout != 10*time.Minute || cfg.Runner.Warm.Memory != 1<<30 {
 		t.Errorf("got %+v", cfg)
 	}
@@ -131,7 +131,8 @@ func TestSettingsStayInTheBridge(t *testing.T) {
 			continue
 		}
 		env = append(env, s.Variable+"=1")
-		if s.Table() == "bridge" && s.Key != "bridge.agent" && !strings.HasPrefix(s.Variable, row.VarPrefix) {
+		// These are the same for all agents.
+		if s.Table() == "bridge" && !strings.HasPrefix(s.Variable, row.VarPrefix) && s.Key != "bridge.agent" && s.Key != "bridge.wall" {
 			t.Errorf("%s has not the agent's prefix", s.Variable)
 		}
 	}

@@ -82,6 +82,7 @@ func Configure(row *agent.Agent, s Settings) Config {
 		Runner: agent.Options{
 			IdleTimeout: s.Duration("bridge.idle-timeout"),
 			Kind:        s.Text("bridge.runner"),
+			Wall:        agent.Wall{Mode: s.Text("bridge.wall")},
 			Warm: agent.Limits{
 				Processes:   s.Number("bridge.warm-processes"),
 				IdleTimeout: s.Duration("bridge.warm-idle"),
@@ -127,6 +128,7 @@ func (c Config) PoolSettings() map[string]string {
 		own + "WARM_IDLE_MS":    milliseconds(warm.IdleTimeout),
 		own + "WARM_WAIT_MS":    milliseconds(warm.WaitTimeout),
 		own + "WARM_MEMORY_MB":  strconv.FormatInt(warm.Memory>>20, 10),
+		"POLLUX_WALL":           c.Runner.Wall.Mode,
 		"POLLUX_POOL_IDLE_MS":   milliseconds(c.PoolIdleTimeout),
 	}
 }

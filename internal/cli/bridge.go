@@ -102,7 +102,8 @@ func openRunner(cfg bridge.Config, there *poolFlags) (agent.Runner, error) {
 	}
 	h := hello(cfg)
 	return shared.NewClient(shared.Config{
-		Connect: connect, Hello: &h, Local: local, Check: cfg.Agent.Check, Usable: cfg.Agent.Usable, Log: cfg.Log,
+		Connect: connect, Hello: &h, Local: local, Check: cfg.Agent.Check, Usable: cfg.Agent.Usable,
+		RequireWall: cfg.Runner.Wall.Mode == agent.WallRequired, Log: cfg.Log,
 	}), nil
 }
 
@@ -116,6 +117,7 @@ func bridgeConfig() (bridge.Config, error) {
 			Agent: row, Source: source(row), FallbackModel: row.FallbackModel,
 		})
 	}
+	cfg.Runner.Wall = thisWall(cfg.Runner.Wall.Mode)
 	return cfg, err
 }
 

@@ -131,7 +131,7 @@ Start here:
 	addGroup(root, lookGroup, newStatus(streams), newJournal(streams), newUsage(streams), newLog(streams), newVersion(streams))
 	root.AddCommand(
 		newIDE(streams), newLSP(streams), newBridge(streams), newConnect(streams), newNotify(streams), newPool(streams),
-		newConformance(streams),
+		newConformance(streams), newWall(),
 	)
 	root.SetHelpCommand(newHelp(streams))
 	root.SetHelpCommandGroupID(lookGroup)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"pollux/internal/agent"
 	"pollux/internal/agent/agents"
 	askchecks "pollux/internal/agent/checks"
 	geminichecks "pollux/internal/agent/gemini/checks"
@@ -62,7 +63,7 @@ causes.`,
 					return unknown("agent", name, s)
 				}
 			}
-			_, err := doctor.Select(doctorParts(""), args)
+			_, err := doctor.Select(doctorParts("", agent.Wall{}), args)
 			return err
 		},
 		ValidArgsFunction: func(_ *cobra.Command, named []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
@@ -83,7 +84,7 @@ causes.`,
 				if v.Origin("bridge.command") != (config.Origin{}) {
 					command = v.Text("bridge.command")
 				}
-				parts, err := doctor.Select(doctorParts(command), args)
+				parts, err := doctor.Select(doctorParts(command, thisWall(v.Text("bridge.wall"))), args)
 				if err != nil {
 					return doctor.Report{}, err
 				}
@@ -179,13 +180,14 @@ func printer(w io.Writer, parts []doctor.Part) func(doctor.Finding) {
 }
 
 // doctorAgents returns the names of the agents that doctor knows.
-func doctorAgents() []string { return doctor.Names(doctorParts("")) }
+func doctorAgents() []string { return doctor.Names(doctorParts("", agent.Wall{})) }
 
 // doctorParts lists doctor's checks in order, with the command of the setting
-// bridge.command, if it is set. Each agent and each protocol defines its own. Add new ones
+// bridge.command, if it is set, and the wall of the bridge. Each agent and each protocol defines its own. Add new ones
 // here.
-func doctorParts(geminiCommand string) []doctor.Part {
-	gemini, protocol := &geminichecks.CLI{Command: geminiCommand, Probe: agents.Probe}, new(protocolchecks.Protocol)
+func doctorParts(geminiCommand string, wall agent.Wall) []doctor.Part {
+	gemini := &geminichecks.CLI{Command: geminiCommand, Wall: wall, Probe: agents.Probe}
+	protocol := new(protocolchecks.Protocol)
 	home := func() (string, error) { return settings.Home(nil) }
 	hasGemini := func() bool {
 		return gemini.Command != "" || doctor.Installed(geminiide.GeminiCommand, home)()
@@ -220,7 +222,7 @@ func doctorParts(geminiCommand string) []doctor.Part {
 		checks := []doctor.Check{doctor.Command(l.Name, l.Title, l.Package), agent.check}
 		for _, row := range agents.Others() {
 			if row.Name == l.Name {
-				asked := &askchecks.Asked{Agent: row, Source: source(row), Probe: agents.Probe}
+				asked := &askchecks.Asked{Agent: row, Source: source(row), Wall: wall, Probe: agents.Probe}
 				checks = append(checks, asked.Check)
 			}
 		}

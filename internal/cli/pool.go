@@ -114,7 +114,7 @@ func servePool(ctx context.Context, streams IO, logs *logFlags, reports bool) er
 	s := &shared.Server{
 		Agent: cfg.Agent, Runner: runner, Source: cfg.Source,
 		Open: agents.Opener(cfg.Runner), Version: version(), IdleTimeout: cfg.PoolIdleTimeout,
-		Settings: cfg.PoolSettings(), Log: log,
+		Wall: cfg.Runner.Wall, Settings: cfg.PoolSettings(), Log: log,
 	}
 	return s.Serve(ctx, l)
 }

@@ -41,7 +41,9 @@ func (f *poolFlags) open(cfg bridge.Config) (agent.Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := shared.Config{There: paths.ToThere, Here: paths.ToHere, Log: cfg.Log}
+	c := shared.Config{
+		There: paths.ToThere, Here: paths.ToHere, RequireWall: cfg.Runner.Wall.Mode == agent.WallRequired, Log: cfg.Log,
+	}
 	switch {
 	case f.socket != "":
 		c.Connect = f.dial

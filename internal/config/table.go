@@ -132,6 +132,8 @@ var Settings = []Setting{
 		Help: "replace a warm process that uses more memory, in MB"},
 	{Key: "bridge.warm-ahead", Kind: Switch, Default: "false", Variable: "GEMINI_WARM_AHEAD",
 		Help: "start a warm process for the bridge's own directory together with the bridge"},
+	{Key: "bridge.wall", Kind: Choice, Default: "auto", Choices: []string{"auto", "require", "off"}, Variable: "POLLUX_WALL",
+		Help: "on Linux, let the kernel keep agents from changing files: auto does where the kernel can; require refuses calls elsewhere"},
 
 	{Key: "pool.enabled", Kind: Switch, Default: "on", Choices: []string{"on", "off"}, Variable: "POLLUX_POOL",
 		Help: "share warm processes between all bridges; off keeps them in each bridge"},

@@ -103,6 +103,13 @@ func freeSpace(dir string) (int64, error) {
 	return int64(st.Bavail) * int64(st.Bsize), nil
 }
 
+func execute(path string, argv, env []string) error {
+	if err := syscall.Exec(path, argv, env); err != nil {
+		return &fs.PathError{Op: "exec", Path: path, Err: err}
+	}
+	return nil
+}
+
 func shell(line string) *exec.Cmd { return exec.Command("sh", "-c", line) }
 
 // SignalTree signals a child process and its descendants, the leaves last, so

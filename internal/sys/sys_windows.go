@@ -177,6 +177,8 @@ func freeSpace(dir string) (int64, error) {
 	return int64(free), nil
 }
 
+func execute(string, []string, []string) error { return errors.ErrUnsupported }
+
 func namespace() string { return "" }
 
 func shared(string) bool { return false }

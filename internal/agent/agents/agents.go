@@ -53,6 +53,6 @@ func Opener(opts agent.Options) func(name string) (*queue.Runner, error) {
 // Probe starts a warm process of an agent in dir, creates a session, and ends
 // the process. It does not ask the model. It returns the time until the session
 // was ready.
-func Probe(ctx context.Context, row *agent.Agent, program agent.Program, dir string) (time.Duration, error) {
-	return pool.Probe(ctx, row, program, dir)
+func Probe(ctx context.Context, row *agent.Agent, program agent.Program, dir string, wall agent.Wall) (time.Duration, error) {
+	return pool.Probe(ctx, row, program, dir, wall)
 }

@@ -18,9 +18,10 @@ const probeTimeout = time.Minute
 type Asked struct {
 	Agent  *agent.Agent
 	Source agent.Source
+	Wall   agent.Wall
 	// Probe starts a process of an agent in dir, creates a session, and ends the process.
 	// It returns the time until the session was ready.
-	Probe func(ctx context.Context, row *agent.Agent, program agent.Program, dir string) (time.Duration, error)
+	Probe func(ctx context.Context, row *agent.Agent, program agent.Program, dir string, wall agent.Wall) (time.Duration, error)
 }
 
 // Check reports whether the bridge can ask the agent: that it is installed, new enough to be
@@ -34,7 +35,7 @@ func (a *Asked) Check(ctx context.Context, c *doctor.Checker) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	took, err := a.Probe(ctx, a.Agent, program, c.Dir)
+	took, err := a.Probe(ctx, a.Agent, program, c.Dir, a.Wall)
 	if err != nil {
 		a.report(c, name, err)
 		return

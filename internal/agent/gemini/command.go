@@ -42,6 +42,8 @@ func acpCommand(l agent.Launch) (agent.Command, error) {
 			return c, err
 		}
 		c.Env = append(c.Env, "GEMINI_CLI_HOME="+home)
+		// Before the client writes a new file, the CLI makes its directory.
+		c.Parents = []string{l.Dir}
 	}
 	// As a server, the CLI writes its log to this file only.
 	log := "/dev/stderr"
@@ -65,7 +67,34 @@ func readOnlyCommand(l agent.Launch) (agent.Command, error) {
 	if err := os.WriteFile(rules, policy(l.Dir, l.Change), 0o600); err != nil {
 		return agent.Command{}, err
 	}
-	return agent.Command{Args: enforce(rules), Env: append(childEnv(l.Env, tmp), compileCache(l)...)}, nil
+	env := append(childEnv(l.Env, tmp), compileCache(l)...)
+	return agent.Command{Args: enforce(rules), Env: env, Writable: writable(l, agent.Env(env).Get(compileCacheVar))}, nil
+}
+
+// writable returns the paths that the CLI must be able to change: the compile cache, and its
+// own directories. In change mode it has a home of its own, and of the user's only the
+// credentials, to which that one has links. writable creates the directories, which the CLI
+// could not.
+func writable(l agent.Launch, cache string) []string {
+	var dirs, credentials []string
+	if filepath.IsAbs(cache) {
+		dirs = append(dirs, cache)
+	}
+	own := ownDirs(l.Env)
+	if l.Change {
+		entries, _ := os.ReadDir(own[0])
+		for _, e := range entries {
+			if secretFile().MatchString(e.Name()) {
+				credentials = append(credentials, filepath.Join(own[0], e.Name()))
+			}
+		}
+	} else {
+		dirs = append(dirs, own...)
+	}
+	for _, dir := range dirs {
+		os.MkdirAll(dir, 0o700) // or the CLI says what is wrong
+	}
+	return append(dirs, credentials...)
 }
 
 // compileCacheTTL is how long the compile cache is kept. Node.js never removes
@@ -77,16 +106,17 @@ const compileCacheTTL = 30 * 24 * time.Hour
 // setting has precedence. The cache must not be in the workspace, where change mode
 // would take its files for edits.
 func compileCache(l agent.Launch) []string {
-	const name = "NODE_COMPILE_CACHE"
 	dir := cacheDir(l.Env)
-	if _, set := l.Env.Lookup(name); set || dir == "" || paths.Contains(l.Dir, paths.Real(dir)) {
+	if _, set := l.Env.Lookup(compileCacheVar); set || dir == "" || paths.Contains(l.Dir, paths.Real(dir)) {
 		return nil
 	}
 	if info, err := os.Lstat(dir); err == nil && time.Since(info.ModTime()) > compileCacheTTL {
 		os.RemoveAll(dir) // or it stays until the next start
 	}
-	return []string{name + "=" + dir}
+	return []string{compileCacheVar + "=" + dir}
 }
+
+const compileCacheVar = "NODE_COMPILE_CACHE"
 
 // cacheDir returns the directory of the compile cache, or "". Node.js creates it.
 func cacheDir(env agent.Env) string {
@@ -169,6 +199,15 @@ func geminiHome(env agent.Env) string {
 	return home
 }
 
+// ownDirs returns the directories to which the CLI writes, its own one first.
+func ownDirs(env agent.Env) []string {
+	dirs := []string{geminiHome(env)}
+	if home, err := env.HomeDir(); err == nil {
+		dirs = append(dirs, filepath.Join(home, ".gemini"))
+	}
+	return dirs
+}
+
 // canChange returns an error if the CLI would write to the disk in change mode.
 func canChange(from agent.Source, p agent.Program, dir string) error {
 	switch {
@@ -183,12 +222,8 @@ func canChange(from agent.Source, p agent.Program, dir string) error {
 // nearHome reports whether a workspace contains one of the CLI's own
 // directories, or lies in one. The CLI itself writes there.
 func nearHome(env agent.Env, dir string) bool {
-	dirs := []string{geminiHome(env)}
-	if home, err := env.HomeDir(); err == nil {
-		dirs = append(dirs, filepath.Join(home, ".gemini"))
-	}
 	dir = paths.Real(dir)
-	for _, own := range dirs {
+	for _, own := range ownDirs(env) {
 		own = paths.Real(own)
 		if paths.Contains(dir, own) || paths.Contains(own, dir) {
 			return true

@@ -168,6 +168,44 @@ func TestLateVersion(t *testing.T) {
 	agenttest.WantKind(t, err, agent.NoVersion, "/bin/gemini --version took longer than 15s")
 }
 
+// The CLI may change its own directories and the compile cache, and in change mode only the
+// credentials and the cache. They exist when it starts: it could not make them.
+func TestWritable(t *testing.T) {
+	home, other := paths.Real(t.TempDir()), paths.Real(t.TempDir())
+	env := agent.Env{"HOME=" + home, "USERPROFILE=" + home, "XDG_CACHE_HOME=" + filepath.Join(home, "cache")}
+	cache, own := filepath.Join(home, "cache", "pollux", "node-compile-cache"), filepath.Join(home, ".gemini")
+	moved := append(slices.Clone(env), "GEMINI_CLI_HOME="+other, "NODE_COMPILE_CACHE="+filepath.Join(other, "node"))
+	get := func(env agent.Env, dir string, change bool) []string {
+		c, err := acpCommand(agent.Launch{Dir: dir, TempDir: t.TempDir(), Env: env, Change: change})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range c.Writable {
+			if _, err := os.Stat(path); err != nil {
+				t.Error(err)
+			}
+		}
+		return slices.Compact(c.Writable)
+	}
+	if got, want := get(env, t.TempDir(), false), []string{cache, own}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for _, name := range []string{"settings.json", "oauth_creds.json"} {
+		if err := os.WriteFile(filepath.Join(own, name), []byte("{}"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := get(env, t.TempDir(), true), []string{cache, filepath.Join(own, "oauth_creds.json")}; !slices.Equal(got, want) {
+		t.Errorf("in change mode %q, want %q", got, want)
+	}
+	if got, want := get(env, home, false), []string{own}; !slices.Equal(got, want) { // no cache in a workspace
+		t.Errorf("at home %q, want %q", got, want)
+	}
+	if got, want := get(moved, t.TempDir(), false), []string{filepath.Join(other, "node"), filepath.Join(other, ".gemini"), own}; !slices.Equal(got, want) {
+		t.Errorf("with other variables %q, want %q", got, want)
+	}
+}
+
 // The CLI's Node.js keeps compiled code in the user's cache, but not in the
 // workspace, and not if the user has chosen another directory. An old cache is
 // removed.

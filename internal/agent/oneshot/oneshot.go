@@ -48,6 +48,7 @@ type Runner struct {
 	agent  *agent.Agent
 	idle   time.Duration // the longest time without output
 	most   int64         // the output of a run in bytes, at most
+	wall   agent.Wall
 	log    *slog.Logger
 	temp   *agent.TempDir
 	ctx    context.Context // ends with Close
@@ -85,7 +86,7 @@ func New(row *agent.Agent, opts agent.Options) (*Runner, error) {
 	}
 	r := &Runner{
 		agent: row, temp: temp, lookups: make(map[string]*lookup), idle: cmp.Or(opts.IdleTimeout, 5*time.Minute),
-		most: maxOutput, log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)),
+		most: maxOutput, wall: opts.Wall, log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)),
 	}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	return r, nil
@@ -120,7 +121,10 @@ func (r *Runner) Check(ctx context.Context, from agent.Source) (agent.Program, e
 	if err != nil {
 		return program, err
 	}
-	return program, r.agent.ReadOnly(from, program)
+	if err := r.agent.ReadOnly(from, program); err != nil {
+		return program, err
+	}
+	return program, r.wall.Check(r.agent)
 }
 
 // find returns the program of a source. It looks once for each state of the

@@ -88,11 +88,12 @@ func (run *run) start(ctx context.Context) error {
 	if run.dir, err = run.r.temp.Make("run-"); err != nil {
 		return run.noRoom(err)
 	}
-	command, err := row.OneShot.Command(agent.Launch{Dir: run.req.Dir, TempDir: run.dir, Model: run.req.Model, Env: run.req.Source.Env})
+	launch := agent.Launch{Dir: run.req.Dir, TempDir: run.dir, Model: run.req.Model, Env: run.req.Source.Env}
+	command, err := row.OneShot.Command(launch)
 	if err != nil {
 		return run.noRoom(err)
 	}
-	cmd, err := command.Cmd(program, run.req.Dir)
+	cmd, err := run.r.wall.Cmd(row, command, program, launch)
 	if err != nil {
 		return err
 	}

@@ -65,6 +65,7 @@ type Pool struct {
 	limits   agent.Limits
 	idle     time.Duration // how long a request may go without news
 	alone    bool          // each request gets its own process
+	wall     agent.Wall
 	log      *slog.Logger
 	ctx      context.Context // ends with Close
 	cancel   context.CancelCauseFunc
@@ -127,7 +128,7 @@ func New(row *agent.Agent, opts agent.Options, fallback Fallback, temp *agent.Te
 	limits.WaitTimeout = cmp.Or(limits.WaitTimeout, 5*time.Second)
 	p := &Pool{
 		agent: row, fallback: fallback, temp: temp, limits: limits, idle: cmp.Or(opts.IdleTimeout, 5*time.Minute), alone: opts.Kind == agent.Spawned,
-		log:     cmp.Or(opts.Log, slog.New(slog.DiscardHandler)),
+		wall: opts.Wall, log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)),
 		current: make(map[key]*process), starting: make(map[key]*process), all: make(map[*process]bool),
 		failed: make(map[string]failures), named: make(map[conversation]*session),
 	}
@@ -540,7 +541,7 @@ func (p *Pool) startLocked(from agent.Source, program agent.Program, k key, inpu
 	if w := p.starting[k]; w != nil {
 		return w, nil
 	}
-	w := newProcess(p.agent, from, program, k, p.log)
+	w := newProcess(p.agent, from, program, k, p.wall, p.log)
 	w.inputs, w.origin = inputs, program.Path+"\x00"+k.source+"\x00"+inputs
 	switch {
 	case p.closed:

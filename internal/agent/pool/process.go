@@ -36,6 +36,7 @@ type process struct {
 	key     key
 	inputs  string // the state of the files that it has read
 	origin  string // the program, the source and the inputs; failures are counted per origin
+	wall    agent.Wall
 	log     *slog.Logger
 	began   time.Time
 
@@ -90,9 +91,9 @@ type preparedSession struct {
 	made time.Time
 }
 
-func newProcess(row *agent.Agent, from agent.Source, program agent.Program, k key, log *slog.Logger) *process {
+func newProcess(row *agent.Agent, from agent.Source, program agent.Program, k key, wall agent.Wall, log *slog.Logger) *process {
 	w := &process{
-		agent: row, source: from, program: program, key: k, log: log, began: time.Now(), used: time.Now(), turns: make(map[string]*turn),
+		agent: row, source: from, program: program, key: k, wall: wall, log: log, began: time.Now(), used: time.Now(), turns: make(map[string]*turn),
 		ready: make(chan struct{}), stopping: make(chan struct{}), killing: make(chan struct{}), done: make(chan struct{}),
 		making: make(chan struct{}, 1),
 	}
@@ -132,14 +133,15 @@ func (w *process) launch(temp *agent.TempDir) (err error) {
 	if w.temp, err = temp.Make("worker-"); err != nil {
 		return err
 	}
-	command, err := w.agent.Warm.Command(agent.Launch{Dir: w.key.dir, TempDir: w.temp, Change: w.key.change, Env: w.source.Env})
+	launch := agent.Launch{Dir: w.key.dir, TempDir: w.temp, Change: w.key.change, Env: w.source.Env}
+	command, err := w.agent.Warm.Command(launch)
 	if err != nil {
 		return err
 	}
 	if w.unlinked = command.Unlinked; len(w.unlinked) > 0 {
 		w.log.Warn("change mode runs without these files of the agent, which cannot be linked", "files", w.unlinked)
 	}
-	cmd, err := command.Cmd(w.program, w.key.dir)
+	cmd, err := w.wall.Cmd(w.agent, command, w.program, launch)
 	if err != nil {
 		return err
 	}
@@ -427,13 +429,13 @@ func (w *process) note(signs agent.Signs, b []byte) {
 // Probe starts a process as a pool would, creates a session, and ends the
 // process. It does not ask the model. It returns the time until the session was
 // ready. If the agent reported the problem, the error is an [*agent.Error].
-func Probe(ctx context.Context, row *agent.Agent, program agent.Program, dir string) (took time.Duration, err error) {
+func Probe(ctx context.Context, row *agent.Agent, program agent.Program, dir string, wall agent.Wall) (took time.Duration, err error) {
 	temp, err := agent.NewTempDir("bridge")
 	if err != nil {
 		return 0, err
 	}
 	defer temp.Close()
-	w := newProcess(row, agent.Source{}, program, key{dir: dir}, slog.New(slog.DiscardHandler))
+	w := newProcess(row, agent.Source{}, program, key{dir: dir}, wall, slog.New(slog.DiscardHandler))
 	if err := w.start(ctx, temp, time.Minute); err != nil {
 		if kind := row.KindOf(err.Error()); kind != "" {
 			return 0, row.Error(kind, row.Tidy(nil, err.Error()))

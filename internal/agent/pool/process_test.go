@@ -17,7 +17,7 @@ import (
 )
 
 func idleProcess() *process {
-	return newProcess(&agent.Agent{Warm: new(agent.Warm)}, agent.Source{}, agent.Program{}, key{}, slog.New(slog.DiscardHandler))
+	return newProcess(&agent.Agent{Warm: new(agent.Warm)}, agent.Source{}, agent.Program{}, key{}, agent.Wall{}, slog.New(slog.DiscardHandler))
 }
 
 // A creator is an agent that creates a session each time create is called.

@@ -43,6 +43,12 @@ const (
 // errLost reports that a connection ended before the answer, or that the pool ends.
 var errLost = errors.New("the pool has ended")
 
+// errNoWall reports a pool without the required wall.
+var errNoWall = &agent.Error{Kind: agent.Unenforceable, Remedy: agent.Remedy{
+	What: "the kernel does not keep the pool's agents from changing files, which bridge.wall requires",
+	Next: "see `pollux pool status` where the pool runs, and set bridge.wall there",
+}}
+
 // A Config configures a [Client].
 type Config struct {
 	// Connect connects to a pool, and starts one if necessary.
@@ -61,6 +67,8 @@ type Config struct {
 	// Usable reports whether the program of a source can be used, as far as that is known
 	// without running it. If not, Ahead starts no pool. If it is nil, the pool decides.
 	Usable func(agent.Source) bool
+	// RequireWall refuses a pool whose agents do not run behind a wall: see [agent.Wall].
+	RequireWall bool
 	// There and Here translate paths to those of the pool's machine and back. They are
 	// nil if both are the same.
 	There, Here func(path string) (string, bool)
@@ -315,6 +323,10 @@ func (c *Client) open(ctx context.Context) (*clientConn, error) {
 	l, w, err := greet(ctx, rwc, c.cfg.Hello)
 	if err != nil {
 		return nil, c.explain(ctx, rwc, err)
+	}
+	if c.cfg.RequireWall && !w.Walled {
+		l.Close()
+		return nil, errNoWall
 	}
 	conn := &clientConn{client: c, pool: w.PID, runs: make(map[int]*clientRun)}
 	ready := make(chan struct{})

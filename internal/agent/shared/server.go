@@ -42,6 +42,8 @@ type Server struct {
 	Version string
 	// IdleTimeout is how long the pool keeps running without a request.
 	IdleTimeout time.Duration
+	// Wall is that of the runner.
+	Wall agent.Wall
 	// Settings are those of the pool, for its status.
 	Settings map[string]string
 	Log      *slog.Logger
@@ -238,7 +240,7 @@ func (s *Server) status() Status {
 	st := Status{
 		PID: os.Getpid(), Version: s.Version, Started: s.started, Memory: sys.Memory(os.Getpid()),
 		Workers: s.workers(), Queues: []queue.Load{}, Sessions: []Session{},
-		Settings: s.Settings,
+		Wall: s.Wall.String(), Settings: s.Settings,
 	}
 	for _, r := range s.runners() {
 		st.Queues = append(st.Queues, r.Loads()...)
@@ -296,7 +298,7 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) {
 		return
 	}
 	conn.SetReadDeadline(time.Time{})
-	w := Welcome{Name: welcomeName, Protocol: Protocol, Version: s.Version, PID: os.Getpid()}
+	w := Welcome{Name: welcomeName, Protocol: Protocol, Version: s.Version, PID: os.Getpid(), Walled: s.Wall.Stands()}
 	var err error
 	if c.hello.Protocol != Protocol {
 		err = otherProtocol(s.Version)

@@ -20,7 +20,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sourcegraph/jsonrpc2"
+
 	"pollux/internal/agent"
+	"pollux/internal/agent/agenttest"
 	"pollux/internal/agent/queue"
 	"pollux/internal/sys/systest"
 )
@@ -411,6 +414,46 @@ func TestPoolEndsDuringARequest(t *testing.T) {
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
+}
+
+// A bridge that requires the wall does not ask a pool without one. Its own runner answers, and
+// where it has none, the error says what to do.
+func TestPoolWithoutTheWall(t *testing.T) {
+	for _, walled := range []bool{false, true} {
+		for _, hasLocal := range []bool{false, true} {
+			local := &closing{Runner: queue.New(row, say())}
+			cfg := Config{RequireWall: true, Connect: func(context.Context) (io.ReadWriteCloser, error) {
+				return farEnd(func(l *link) {
+					l.WriteObject(Welcome{Name: welcomeName, Protocol: Protocol, Walled: walled})
+					if walled {
+						var req jsonrpc2.Request
+						l.ReadObject(&req)
+						l.WriteObject(&jsonrpc2.Response{ID: req.ID, Error: &jsonrpc2.Error{Message: "the pool was asked"}})
+					}
+				}), nil
+			}}
+			if hasLocal {
+				cfg.Local = func() (agent.Runner, error) { return local, nil }
+			}
+			c := NewClient(cfg)
+			r, err := run(t, c, t.Context(), agent.Request{Prompt: "x"}, ignore)
+			switch {
+			case walled:
+				if err == nil || !strings.Contains(err.Error(), "the pool was asked") {
+					t.Errorf("got %+v, %v", r, err)
+				}
+			case hasLocal:
+				if r.Answer != "said x" || err != nil {
+					t.Errorf("got %+v, %v", r, err)
+				}
+			default:
+				agenttest.WantKind(t, err, agent.Unenforceable, "bridge.wall", "pollux pool status")
+			}
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
 }
 
 // If no pool can be reached, a runner in the bridge answers, and later requests do not

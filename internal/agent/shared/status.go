@@ -147,6 +147,9 @@ func (s Status) String() string {
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("pool of Pollux %s", termtext.Line(s.Version, 0))
 	line("  process %d, up %s, %d MB%s", s.PID, span(time.Since(s.Started)), s.Memory>>20, s.ending())
+	if s.Wall != "" {
+		line("  %s", termtext.Line(s.Wall, 0))
+	}
 	for _, w := range s.Workers {
 		line("  %s", w)
 	}

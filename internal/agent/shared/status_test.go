@@ -61,6 +61,10 @@ func TestStatusForPeople(t *testing.T) {
 					"  queue: 1 of 1 calls running, 3 waiting; next: session 3, session 2",
 				},
 			},
+			"a wall": {
+				func(s *Status) { s.Wall = agent.Wall{Mode: agent.WallAuto, Missing: errors.New("no\x1b[31m")}.String() },
+				[]string{"  process 7, up 1m30s, 18 MB", "  the kernel does not keep agents from changing files: no[31m"},
+			},
 			"two accounts and used-up quotas": {
 				func(s *Status) { s.Queues = []queue.Load{full, usedUp} },
 				[]string{

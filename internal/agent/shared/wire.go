@@ -69,6 +69,8 @@ type Welcome struct {
 	Protocol int    `json:"protocol"`
 	Version  string `json:"version"`
 	PID      int    `json:"pid"`
+	// Walled reports whether the pool's agents run behind a wall: see [agent.Wall].
+	Walled bool `json:"walled,omitempty"`
 	// Error says why the pool does not serve the connection.
 	Error string `json:"error,omitempty"`
 }
@@ -233,6 +235,8 @@ type Status struct {
 	Sessions []Session      `json:"sessions"`
 	Workers  []agent.Worker `json:"workers"`
 	Queues   []queue.Load   `json:"queues"`
+	// Wall says whether agents run behind the wall, and if not, why.
+	Wall string `json:"wall,omitempty"`
 	// Settings are those that the pool took from its environment when it started, by
 	// the names of their variables.
 	Settings map[string]string `json:"settings,omitempty"`

@@ -36,6 +36,11 @@ func (g *CLI) Bridge(ctx context.Context, c *doctor.Checker) {
 		return
 	}
 	c.OK("read-only", "Gemini CLI %s can be enforced read-only", program.Version)
+	if err := g.Wall.Check(gemini.Agent()); err != nil {
+		c.Fail("wall", "", "%s", doctor.Short(err.Error()))
+		return
+	}
+	c.OK("wall", "%s", doctor.Short(g.Wall.String()))
 	if c.Failed("settings", "node") {
 		return
 	}
@@ -46,7 +51,7 @@ func (g *CLI) Bridge(ctx context.Context, c *doctor.Checker) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	took, err := g.Probe(ctx, gemini.Agent(), program, c.Dir)
+	took, err := g.Probe(ctx, gemini.Agent(), program, c.Dir, g.Wall)
 	var fault *agent.Error
 	switch {
 	case err == nil:

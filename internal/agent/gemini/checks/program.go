@@ -24,9 +24,11 @@ import (
 type CLI struct {
 	// Command is the program that the bridge runs; empty for the one on the PATH.
 	Command string
-	// Probe starts a warm process of an agent in dir and ends it. It returns the
-	// time until the process was ready.
-	Probe func(ctx context.Context, row *agent.Agent, program agent.Program, dir string) (time.Duration, error)
+	// Wall is the one behind which the bridge runs it.
+	Wall agent.Wall
+	// Probe starts a warm process of an agent in dir, behind a wall, and ends it. It
+	// returns the time until the process was ready.
+	Probe func(ctx context.Context, row *agent.Agent, program agent.Program, dir string, wall agent.Wall) (time.Duration, error)
 
 	program  agent.Program
 	err      error // why Program found none

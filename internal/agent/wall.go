@@ -1,0 +1,68 @@
+package agent
+
+import (
+	"os/exec"
+
+	"pollux/internal/wall"
+)
+
+// A Wall says whether agents run behind a wall in the kernel, which keeps them from changing
+// files: see package wall. The zero value is no wall.
+type Wall struct {
+	// Mode is [WallAuto], [WallRequired] or [WallOff].
+	Mode string
+	// Launcher is the path of Pollux.
+	Launcher string
+	// Missing is why this system has no wall, or nil.
+	Missing error
+}
+
+// Modes of a [Wall].
+const (
+	WallAuto     = "auto"    // a wall where the kernel has one
+	WallRequired = "require" // no agent runs without one
+	WallOff      = "off"
+)
+
+// Stands reports whether agents run behind the wall.
+func (w Wall) Stands() bool {
+	return w.Missing == nil && (w.Mode == WallAuto || w.Mode == WallRequired)
+}
+
+// String says whether the wall stands, and if not, why.
+func (w Wall) String() string {
+	switch {
+	case w.Stands():
+		return "the kernel keeps agents from changing files"
+	case w.Missing != nil && w.Mode != WallOff:
+		return "the kernel does not keep agents from changing files: " + w.Missing.Error()
+	}
+	return "the kernel does not keep agents from changing files: bridge.wall is off"
+}
+
+// Check returns an error of kind [Unenforceable] if a wall is required, and there is none.
+func (w Wall) Check(row *Agent) error {
+	if w.Mode != WallRequired || w.Missing == nil {
+		return nil
+	}
+	err := row.Error(Unenforceable, w.Missing.Error())
+	err.Remedy = Remedy{
+		What: "the kernel cannot keep " + row.DisplayName + " from changing files, which bridge.wall requires",
+		Next: "set bridge.wall to \"auto\" to ask without that",
+	}
+	return err
+}
+
+// Cmd returns the command line for a process of an agent. Behind the wall, the process can
+// change only what its [Command] says, and its own directory.
+func (w Wall) Cmd(row *Agent, c Command, p Program, l Launch) (*exec.Cmd, error) {
+	if err := w.Check(row); err != nil {
+		return nil, err
+	}
+	cmd, err := c.Cmd(p, l.Dir)
+	if err != nil || !w.Stands() {
+		return cmd, err
+	}
+	gate := wall.Gate{Writable: append([]string{l.TempDir}, c.Writable...), Parents: c.Parents}
+	return cmd, wall.Enclose(cmd, w.Launcher, gate)
+}

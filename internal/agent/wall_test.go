@@ -1,0 +1,59 @@
+package agent
+
+import (
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The launcher comes in front of the agent's command line if there is a wall. Without one, the
+// agent starts as ever, unless the wall is required.
+func TestWall(t *testing.T) {
+	row, missing := &Agent{DisplayName: "Some CLI"}, errors.New("no such kernel")
+	dir := t.TempDir()
+	program := filepath.Join(dir, "agent")
+	c := Command{Args: []string{"--acp"}, Env: []string{"A=1"}, Writable: []string{filepath.Join(dir, "state")}, Parents: []string{dir}}
+	free := []string{program, "x", "--acp"}
+	walled := []string{"pollux", "wall", filepath.Join(dir, "tmp"), filepath.Join(dir, "state"), "--", dir, "--", program, "x", "--acp"}
+	for _, tt := range []struct {
+		wall   Wall
+		argv   []string // nil if the start is refused
+		stands bool
+		says   string
+	}{
+		{Wall{}, free, false, "bridge.wall is off"},
+		{Wall{Mode: WallOff}, free, false, "bridge.wall is off"},
+		{Wall{Mode: WallOff, Missing: missing}, free, false, "bridge.wall is off"},
+		{Wall{Mode: WallAuto}, walled, true, "the kernel keeps"},
+		{Wall{Mode: WallAuto, Missing: missing}, free, false, "no such kernel"},
+		{Wall{Mode: WallRequired}, walled, true, "the kernel keeps"},
+		{Wall{Mode: WallRequired, Missing: missing}, nil, false, "no such kernel"},
+	} {
+		tt.wall.Launcher = filepath.Join(dir, "pollux")
+		cmd, err := tt.wall.Cmd(row, c, Program{Argv: []string{program, "x"}}, Launch{Dir: dir, TempDir: filepath.Join(dir, "tmp")})
+		if tt.wall.Stands() != tt.stands || !strings.Contains(tt.wall.String(), tt.says) {
+			t.Errorf("%+v stands: %v, %q", tt.wall, tt.wall.Stands(), tt.wall)
+		}
+		if tt.argv == nil {
+			var fault *Error
+			if !errors.As(err, &fault) || fault.Kind != Unenforceable || !strings.Contains(err.Error(), "Some CLI") ||
+				!strings.Contains(err.Error(), "no such kernel") || !strings.Contains(err.Error(), "bridge.wall") {
+				t.Errorf("%+v: %v", tt.wall, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%+v: %v", tt.wall, err)
+			continue
+		}
+		path := program
+		if tt.stands {
+			path = tt.wall.Launcher
+		}
+		if !slices.Equal(cmd.Args, tt.argv) || cmd.Path != path || cmd.Dir != dir || !slices.Equal(cmd.Env, c.Env) {
+			t.Errorf("%+v: %q in %s, %q, %q", tt.wall, cmd.Args, cmd.Dir, cmd.Path, cmd.Env)
+		}
+	}
+}
