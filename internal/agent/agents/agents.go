@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"pollux/internal/agent"
+	"pollux/internal/agent/claude"
+	"pollux/internal/agent/codex"
 	"pollux/internal/agent/gemini"
 	"pollux/internal/agent/oneshot"
 	"pollux/internal/agent/pool"
@@ -14,7 +16,7 @@ import (
 )
 
 // table has a row for each agent. The first is the default.
-var table = []*agent.Agent{gemini.Agent()}
+var table = []*agent.Agent{gemini.Agent(), codex.Agent(), claude.Agent()}
 
 // Default returns the first agent of the table. Its settings and variables have existed the
 // longest.

@@ -101,7 +101,7 @@ func warmCommand(l agent.Launch) (agent.Command, error) {
 	if err := os.Mkdir(tmp, 0o700); err != nil {
 		return agent.Command{}, err
 	}
-	return agent.Command{Args: append(protocol[:len(protocol):len(protocol)], enforce...), Env: childEnv(l.Env, tmp)}, nil
+	return agent.Command{Args: append(protocol[:len(protocol):len(protocol)], enforce...), Env: childEnv(l.Env, tmp), Writable: Writable(l.Env)}, nil
 }
 
 // configDir returns the agent's own directory, and the file with its state, which is

@@ -1,0 +1,99 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"pollux/internal/fakemodel"
+)
+
+// askable puts agents that can be asked on the PATH, and returns their environment.
+func (w *world) askable() []string {
+	w.t.Helper()
+	dir, err := filepath.EvalSymlinks(w.t.TempDir())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	codex, codexEnv := w.installCodex()
+	claude, claudeEnv := w.installClaude()
+	for name, bin := range map[string]string{"codex": codex, "claude": claude} {
+		if err := os.Symlink(bin, filepath.Join(dir, name)); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	env := append(w.env, append(codexEnv, claudeEnv...)...)
+	return append(env, "GEMINI_MIN_INVOCATION_GAP_MS=0", "GEMINI_WARM_WAIT_MS=60000", "PATH="+dir+":"+os.Getenv("PATH"))
+}
+
+// The shell and an MCP client ask real agents by name, several at the same time, and in one
+// conversation, through the pool and behind the wall.
+func TestAskAny(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
+	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
+		if strings.Contains(r.Text, "first question") && strings.Contains(r.Text, "second question") {
+			return fakemodel.Say("I remember.")
+		}
+		return fakemodel.Say("I am " + r.Method + ".")
+	})
+	w.usePool()
+	w.file("a.txt", "alpha\n")
+	w.env = w.askable()
+	shell := func(args ...string) string {
+		t.Helper()
+		cmd := exec.Command(polluxBinary, append([]string{"ask"}, args...)...)
+		cmd.Env, cmd.Dir = w.env, w.project
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("pollux ask %q: %v, %s", args, err, out)
+		}
+		return string(out)
+	}
+	if got := shell("--agent", "codex", "who are you?"); got != "I am responses.\n" {
+		t.Errorf("Codex says %q", got)
+	}
+	if got := shell("--agent", "claude", "who are you?"); got != "I am messages.\n" {
+		t.Errorf("Claude says %q", got)
+	}
+	panel := shell("--agent", "codex", "--agent", "claude", "who are you?")
+	for _, want := range []string{"## Codex CLI (", "I am responses.", "## Claude Code (", "I am messages."} {
+		if !strings.Contains(panel, want) {
+			t.Errorf("%q is not in\n%s", want, panel)
+		}
+	}
+
+	c := w.connectWith(w.env, polluxBinary)
+	first := c.call("query", map[string]any{"prompt": "the first question", "agent": "codex", "workingDirectory": w.project})
+	if !strings.Contains(first.text, "I am responses.") || first.Meta["agent"] != "codex" || first.Meta["runner"] != "warm" {
+		t.Errorf("got %q, %v", first.text, first.Meta)
+	}
+	second := c.call("query", map[string]any{"prompt": "the second question", "sessionId": first.Meta["sessionId"]})
+	if !strings.Contains(second.text, "I remember.") || second.Meta["agent"] != "codex" {
+		t.Errorf("got %q, %v", second.text, second.Meta)
+	}
+	moved := c.call("query", map[string]any{"prompt": "go on", "sessionId": first.Meta["sessionId"], "agent": "claude"})
+	if !strings.Contains(moved.text, "I remember.") || moved.Meta["agent"] != "claude" {
+		t.Errorf("got %q, %v", moved.text, moved.Meta)
+	}
+	both := c.call("query", map[string]any{"prompt": "who are you?", "agents": []string{"codex", "claude"}, "workingDirectory": w.project})
+	if !strings.Contains(both.text, "I am responses.") || !strings.Contains(both.text, "I am messages.") {
+		t.Errorf("the panel says %q", both.text)
+	}
+	status := w.pollux("pool", "status")
+	for _, want := range []string{"Codex CLI process ", "Claude Code process ", "the kernel keeps agents from changing files"} {
+		if runtime.GOOS == "linux" && !strings.Contains(status, want) {
+			t.Errorf("%q is not in\n%s", want, status)
+		}
+	}
+	usage := w.pollux("usage", "--json")
+	if !strings.Contains(usage, `"codex"`) || !strings.Contains(usage, `"claude"`) {
+		t.Errorf("the usage is %s", usage)
+	}
+	t.Log(status, usage)
+	c.leave()
+}
