@@ -705,11 +705,29 @@ func (p *Pool) prepare(w *process) {
 	for w.due && !w.retired && !p.closed {
 		w.due = false
 		p.mu.Unlock()
-		more := w.prepare(p.ctx, p.limits.Sessions)
+		more := w.prepare(p.ctx, p.limits.Sessions, func() bool { return p.free(w) })
 		p.mu.Lock()
 		w.due = w.due || more && w.running == 0
 	}
 	w.preparing = false
+}
+
+// free reports whether another session of a process ends no conversation that a request
+// uses, or that may continue.
+func (p *Pool) free(w *process) bool {
+	if !w.agent.Warm.Single {
+		return true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range p.named {
+		if s.w == w && s.id == w.latest {
+			return false
+		}
+	}
+	return w.running == 0
 }
 
 // prepareDuring prepares a session while the model answers, until ctx ends.

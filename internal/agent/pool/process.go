@@ -342,10 +342,11 @@ func (w *process) lacks(limit int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.dropOldLocked()
-	if w.agent.Warm.Single && w.sessions > 0 { // it would end the conversation
-		return false
+	want := max(w.demand, 1)
+	if w.agent.Warm.Single {
+		want = 1
 	}
-	return !w.unprepared && len(w.prepared) < max(w.demand, 1) && w.sessions < limit
+	return !w.unprepared && len(w.prepared) < want && w.sessions < limit
 }
 
 // inBurst reports whether requests come faster than sessions are prepared: several
@@ -357,15 +358,16 @@ func (w *process) inBurst() bool {
 }
 
 // prepare creates a session for a later request. It reports false if there are
-// enough, or if none can be created.
-func (w *process) prepare(ctx context.Context, limit int) bool {
+// enough, or if none can be created. free is called last: a request that comes after it
+// finds no prepared session, and waits for this one.
+func (w *process) prepare(ctx context.Context, limit int, free func() bool) bool {
 	select {
 	case <-w.making:
 	case <-ctx.Done():
 		return false
 	}
 	defer func() { w.making <- struct{}{} }() // after the session was added
-	if !w.lacks(limit) {
+	if !w.lacks(limit) || !free() {
 		return false
 	}
 	s, err := w.create()

@@ -76,6 +76,28 @@ func TestSingleConversation(t *testing.T) {
 	say("fake:remember five", "fake:remember again", "fake:remember again")
 }
 
+// The next conversation is prepared after an answer, unless the present one may continue.
+func TestSinglePreparesTheNext(t *testing.T) {
+	s := sitSingle(t, 1)
+	prepared := func(sessions int) {
+		t.Helper()
+		s.Until(fmt.Sprint(sessions, " sessions"), func() bool { all := s.Workers(); return len(all) == 1 && all[0].Sessions == sessions })
+	}
+	s.Want("fake:remember one", "fake:remember one")
+	prepared(2)
+	s.Want("fake:remember two", "fake:remember two")
+	prepared(3)
+	for _, want := range []string{"fake:remember a", "fake:remember a | fake:remember b"} {
+		prompt := want[strings.LastIndex(want, "fake"):]
+		if r, err := s.Ask(t.Context(), agent.Request{Prompt: prompt, Session: "mine", Replay: prompt}); err != nil || r.Answer != want {
+			t.Errorf("got %+v, %v", r, err)
+		}
+		prepared(3)
+	}
+	s.Want("fake:remember three", "fake:remember three")
+	prepared(5)
+}
+
 // A question uses an idle process, whatever its place, before it starts another one.
 func TestSingleUsesAnIdleProcess(t *testing.T) {
 	s := sitSingle(t, 3)
