@@ -11,8 +11,8 @@ if [ "${1:-}" = nightly ]; then . ./scripts/newest.sh; fi
 ./scripts/check.sh "$@"
 export POLLUX_E2E=require GORACE=atexit_sleep_ms=10
 status=0
-race='' short=-short limit=65m
-if [ "${1:-}" = nightly ]; then race=-race short='' limit=3h; fi
+race='' short=-short limit=65m parallel='-parallel 4'
+if [ "${1:-}" = nightly ]; then race=-race short='' limit=3h parallel=''; fi
 # check.sh has run vet.
 # A package that hangs is ended early enough to print where.
 # The unit tests wait more than they compute, so two packages run at a time.
@@ -23,7 +23,8 @@ go test -race $short -vet=off -count=1 -p 2 -timeout 10m ./internal/... || statu
 others=$(go list ./... ./bench/... | grep -v '^pollux/internal/')
 # shellcheck disable=SC2086 # a list
 go test -race -vet=off -count=1 -p 1 -timeout 20m $others || status=$?
+# These wait more than they compute, except with the race detector.
 # shellcheck disable=SC2086 # options, or nothing
-go test $race $short -vet=off -count=1 -timeout "$limit" ./e2e/... || status=$?
+go test $race $short $parallel -vet=off -count=1 -timeout "$limit" ./e2e/... || status=$?
 [ "$status" = 0 ] || [ -z "${newest:-}" ] || printf '%s\n' "a failure may be a difference:$newest" >&2
 exit "$status"
