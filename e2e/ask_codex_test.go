@@ -30,7 +30,7 @@ func newCodexAsker(t *testing.T, script fakemodel.Script) *codexAsker {
 	w := newWorld(t, script)
 	bin, env := w.installCodex()
 	w.replaceHome(".codex/config.toml", `model = "scripted"`, `model = "gpt-5.5"`)
-	runner, err := agents.Open(codex.Agent(), agent.Options{})
+	runner, err := agents.Open(codex.Agent(), agent.Options{Wall: agent.Wall{Mode: agent.WallAuto, Launcher: polluxBinary}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,7 +60,7 @@ func (w Wall) Cmd(row *Agent, c Command, p Program, l Launch) (*exec.Cmd, error)
 		return nil, err
 	}
 	cmd, err := c.Cmd(p, l.Dir)
-	if err != nil || !w.Stands() {
+	if err != nil || !w.Stands() || c.Sandboxed {
 		return cmd, err
 	}
 	gate := wall.Gate{Writable: append([]string{l.TempDir}, c.Writable...), Parents: c.Parents}

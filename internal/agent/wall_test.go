@@ -52,8 +52,15 @@ func TestWall(t *testing.T) {
 		if tt.stands {
 			path = tt.wall.Launcher
 		}
-		if !slices.Equal(cmd.Args, tt.argv) || cmd.Path != path || cmd.Dir != dir || !slices.Equal(cmd.Env, c.Env) {
+		if !slices.Equal(cmd.Args, tt.argv) || cmd.Path != path || cmd.Dir != dir || !slices.Equal(cmd.Env, append(slices.Clone(c.Env), DepthVar+"=1")) {
 			t.Errorf("%+v: %q in %s, %q, %q", tt.wall, cmd.Args, cmd.Dir, cmd.Path, cmd.Env)
+		}
+
+		// An agent with a sandbox of its own starts without the wall.
+		c := c
+		c.Sandboxed = true
+		if cmd, err := tt.wall.Cmd(row, c, Program{Argv: []string{program, "x"}}, Launch{Dir: dir}); err != nil || !slices.Equal(cmd.Args, free) {
+			t.Errorf("%+v: %v, %v", tt.wall, cmd, err)
 		}
 	}
 }

@@ -28,8 +28,8 @@ var features = []string{
 // The sandbox mode "read-only" is not enough: a command that a rule of the user allows runs
 // outside of the sandbox, and writes. Rules have no effect where the permissions deny reading
 // something. So if there are rules, Pollux denies the login file, which the model has no
-// reason to read. This costs half a second per conversation. A thread that names a sandbox
-// mode loses these permissions: see [Conn.NewSession].
+// reason to read. It does not do so otherwise, because new conversations then start slowly. A
+// thread that names a sandbox mode loses these permissions: see [Conn.NewSession].
 func serverCommand(l agent.Launch) (agent.Command, error) {
 	tmp := filepath.Join(l.TempDir, "tmp")
 	if err := os.Mkdir(tmp, 0o700); err != nil {
@@ -60,7 +60,7 @@ func serverCommand(l agent.Launch) (agent.Command, error) {
 	for _, s := range set {
 		args = append(args, "-c", s)
 	}
-	return agent.Command{Args: append(args, "app-server"), Env: childEnv(l.Env, tmp), Writable: Writable(l.Env)}, nil
+	return agent.Command{Args: append(args, "app-server"), Env: childEnv(l.Env, tmp), Writable: Writable(l.Env), Sandboxed: true}, nil
 }
 
 // ruleDirs returns the directories with rules of the user and of the system. Those of a
