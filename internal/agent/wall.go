@@ -45,7 +45,11 @@ func (w Wall) Check(row *Agent) error {
 	if w.Mode != WallRequired || w.Missing == nil {
 		return nil
 	}
-	err := row.Error(Unenforceable, w.Missing.Error())
+	return w.refuse(row, w.Missing.Error())
+}
+
+func (w Wall) refuse(row *Agent, why string) error {
+	err := row.Error(Unenforceable, why)
 	err.Remedy = Remedy{
 		What: "the kernel cannot keep " + row.DisplayName + " from changing files, which bridge.wall requires",
 		Next: "set bridge.wall to \"auto\" to ask without that",
@@ -60,8 +64,13 @@ func (w Wall) Cmd(row *Agent, c Command, p Program, l Launch) (*exec.Cmd, error)
 		return nil, err
 	}
 	cmd, err := c.Cmd(p, l.Dir)
-	if err != nil || !w.Stands() || c.Sandboxed {
+	switch {
+	case err != nil || !w.Stands():
 		return cmd, err
+	case c.Sandboxed && w.Mode == WallRequired:
+		return nil, w.refuse(row, "it does not start behind the wall")
+	case c.Sandboxed:
+		return cmd, nil
 	}
 	gate := wall.Gate{Writable: append([]string{l.TempDir}, c.Writable...), Parents: c.Parents}
 	return cmd, wall.Enclose(cmd, w.Launcher, gate)

@@ -56,10 +56,12 @@ func TestWall(t *testing.T) {
 			t.Errorf("%+v: %q in %s, %q, %q", tt.wall, cmd.Args, cmd.Dir, cmd.Path, cmd.Env)
 		}
 
-		// An agent with a sandbox of its own starts without the wall.
+		// An agent with a sandbox of its own starts without the wall, unless one is required.
 		c := c
 		c.Sandboxed = true
-		if cmd, err := tt.wall.Cmd(row, c, Program{Argv: []string{program, "x"}}, Launch{Dir: dir}); err != nil || !slices.Equal(cmd.Args, free) {
+		cmd, err = tt.wall.Cmd(row, c, Program{Argv: []string{program, "x"}}, Launch{Dir: dir})
+		var fault *Error
+		if refused := errors.As(err, &fault) && fault.Kind == Unenforceable; refused != (tt.wall.Mode == WallRequired) || !refused && !slices.Equal(cmd.Args, free) {
 			t.Errorf("%+v: %v, %v", tt.wall, cmd, err)
 		}
 	}

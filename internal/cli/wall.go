@@ -11,8 +11,7 @@ import (
 func newWall() *cobra.Command {
 	return &cobra.Command{
 		Use:                wall.Command,
-		Short:              "Run an agent that cannot change files",
-		Hidden:             true,
+		Short:              "Run an agent that cannot change files; only Pollux starts it",
 		DisableFlagParsing: true, // paths may be anything
 		Args:               cobra.ArbitraryArgs,
 		RunE:               func(_ *cobra.Command, args []string) error { return wall.Launch(args) },

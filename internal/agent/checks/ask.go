@@ -18,8 +18,9 @@ const probeTimeout = time.Minute
 type Asked struct {
 	Agent  *agent.Agent
 	Source agent.Source
-	Wall   agent.Wall
-	// Probe starts a process of an agent in dir, creates a session, and ends the process.
+	// Wall is the one behind which the bridge runs it.
+	Wall agent.Wall
+	// Probe starts a process of an agent in dir, behind a wall, creates a session, and ends the process.
 	// It returns the time until the session was ready.
 	Probe func(ctx context.Context, row *agent.Agent, program agent.Program, dir string, wall agent.Wall) (time.Duration, error)
 }
