@@ -41,13 +41,16 @@ type Update struct {
 	Kind    UpdateKind
 	// Text is the text of a message, or the error message of a tool.
 	Text string
-	// ToolCall is the ID of a tool call. Title is its description.
-	ToolCall, Title string
+	// ToolCall is the ID of a tool call. Title is its description, and ToolKind what the tool
+	// does, such as "read", if the agent says so.
+	ToolCall, Title, ToolKind string
 	// Status is the state of a tool call: [ToolCompleted], [ToolFailed], or another
 	// one of a running tool.
 	Status string
 	// Retry is set if Kind is [RetryAnnounced].
 	Retry *Retry
+	// Meta is what the agent adds to the protocol, for its own package.
+	Meta json.RawMessage
 }
 
 // An UpdateKind is the kind of an [Update], as the Agent Client Protocol calls it. Others

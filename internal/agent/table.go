@@ -236,7 +236,7 @@ type Signs struct {
 // Warm describes how a process of an agent serves many requests.
 type Warm struct {
 	// Command writes the policy and other files, and returns how to start the
-	// process.
+	// process. An [*Error] refuses the workspace.
 	Command func(Launch) (Command, error)
 	// Connect starts a connection: it reads the process's output from r and writes its
 	// input to w. With files, the client serves files to the agent.

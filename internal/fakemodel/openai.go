@@ -222,6 +222,8 @@ func failOpenAI(w http.ResponseWriter, status int, text string, perDay bool) {
 		code = "insufficient_quota"
 	case status == http.StatusTooManyRequests:
 		code = "rate_limit_exceeded"
+	case status < http.StatusInternalServerError:
+		code = "invalid_request_error" // clients repeat after a server error
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

@@ -114,7 +114,7 @@ func TestOpenAIOwnRequest(t *testing.T) {
 	if got := post(t, s.URL+responsesPath, responsesBody); !strings.Contains(got, "insufficient_quota") {
 		t.Errorf("got %s", got)
 	}
-	if got := post(t, s.URL+chatPath, "not JSON"); !strings.Contains(got, "server_error") {
+	if got := post(t, s.URL+chatPath, "not JSON"); !strings.Contains(got, "invalid_request_error") {
 		t.Errorf("got %s", got)
 	}
 }

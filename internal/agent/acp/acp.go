@@ -48,8 +48,18 @@ type (
 	newSessionResult struct {
 		SessionID string `json:"sessionId"`
 		Models    struct {
-			Current string `json:"currentModelId"`
+			Current   string `json:"currentModelId"`
+			Available []struct {
+				ID string `json:"modelId"`
+			} `json:"availableModels"`
 		} `json:"models"`
+		Options []struct {
+			ID      string          `json:"id"`
+			Current json.RawMessage `json:"currentValue"`
+			Choices []struct {
+				Value string `json:"value"`
+			} `json:"options"`
+		} `json:"configOptions"`
 	}
 	setModel struct {
 		SessionID string `json:"sessionId"`
@@ -70,6 +80,8 @@ type (
 			ToolCallID string          `json:"toolCallId"`
 			Status     string          `json:"status"`
 			Title      string          `json:"title"`
+			ToolKind   string          `json:"kind"`
+			Meta       json.RawMessage `json:"_meta"`
 		} `json:"update"`
 	}
 	permission struct {
@@ -122,9 +134,31 @@ func (c *Conn) Initialize(ctx context.Context) error {
 
 // NewSession implements [agent.Conn].
 func (c *Conn) NewSession(ctx context.Context, dir string) (agent.Session, error) {
+	s, _, err := c.NewSessionModels(ctx, dir)
+	return s, err
+}
+
+// NewSessionModels is [Conn.NewSession]. It also returns the models that the agent offers, if
+// it lists them.
+func (c *Conn) NewSessionModels(ctx context.Context, dir string) (s agent.Session, models []string, err error) {
 	var res newSessionResult
-	err := c.call(ctx, "session/new", newSession{CWD: dir, MCPServers: []any{}}, &res)
-	return agent.Session{ID: res.SessionID, Model: res.Models.Current}, err
+	err = c.call(ctx, "session/new", newSession{CWD: dir, MCPServers: []any{}}, &res)
+	s = agent.Session{ID: res.SessionID, Model: res.Models.Current}
+	for _, m := range res.Models.Available {
+		models = append(models, m.ID)
+	}
+	for _, o := range res.Options {
+		if o.ID != "model" {
+			continue
+		}
+		if s.Model == "" {
+			json.Unmarshal(o.Current, &s.Model) // other options have other types
+		}
+		for _, choice := range o.Choices {
+			models = append(models, choice.Value)
+		}
+	}
+	return s, models, err
 }
 
 // SetModel implements [agent.Conn].
@@ -246,7 +280,8 @@ func (p file) lines(text string) string {
 
 func (u update) simplify() agent.Update {
 	s := agent.Update{
-		Session: u.SessionID, Kind: agent.UpdateKind(u.Update.Kind), Status: u.Update.Status, ToolCall: u.Update.ToolCallID, Title: u.Update.Title,
+		Session: u.SessionID, Kind: agent.UpdateKind(u.Update.Kind), Status: u.Update.Status,
+		ToolCall: u.Update.ToolCallID, Title: u.Update.Title, ToolKind: u.Update.ToolKind, Meta: u.Update.Meta,
 	}
 	switch s.Kind {
 	case agent.MessageChunk:

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -130,4 +131,64 @@ func (zeros) Read(b []byte) (int, error) {
 		b[i] = '0'
 	}
 	return len(b), nil
+}
+
+// Agents report the model of a session in two ways.
+func TestModelOfASession(t *testing.T) {
+	for result, want := range map[string]string{
+		`{"sessionId":"s","models":{"currentModelId":"a","availableModels":[{"modelId":"a"},{"modelId":"b"}]}}`:                                              "a of [a b]",
+		`{"sessionId":"s","configOptions":[{"id":"x","currentValue":true},{"id":"model","currentValue":"p/a","options":[{"value":"p/a"},{"value":"p/b"}]}]}`: "p/a of [p/a p/b]",
+		`{"sessionId":"s"}`: " of []",
+	} {
+		in, toAgent := io.Pipe()
+		fromAgent, out := io.Pipe()
+		c := NewConn(fromAgent, toAgent, false, nil)
+		go func() {
+			var m struct{ ID json.RawMessage }
+			if err := json.NewDecoder(in).Decode(&m); err == nil {
+				fmt.Fprintf(out, `{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n", m.ID, result)
+			}
+		}()
+		s, models, err := c.NewSessionModels(t.Context(), "/")
+		if got := fmt.Sprintf("%s of %v", s.Model, models); err != nil || got != want {
+			t.Errorf("%s: %s, %v; want %s", result, got, err, want)
+		}
+		c.Close()
+		in.Close()
+		out.Close()
+	}
+}
+
+// Words of the vendors' services, with the kinds of failures that they mean.
+func TestKindOf(t *testing.T) {
+	for message, want := range map[string]agent.Kind{
+		"429 Rate limit reached for gpt-5":                             agent.QuotaMinute,
+		"You exceeded your current quota, please check your plan":      agent.QuotaDay,
+		"Incorrect API key provided: none":                             agent.Auth,
+		"Authentication failed with provider at http://x (HTTP 401).":  agent.Auth,
+		"invalid x-api-key":                                            agent.Auth,
+		"The model `x` does not exist or you do not have access to it": agent.BadModel,
+		"Model 'nope' not found for authType 'openai'":                 agent.BadModel,
+		"prompt is too long: 210000 tokens > 200000 maximum":           agent.TooLong,
+		"Overloaded":              agent.Capacity,
+		"503 Service Unavailable": agent.Capacity,
+		"fetch failed":            agent.Network,
+		"Unable to connect. Is the computer able to access the url?":    agent.Network,
+		"Output data may contain inappropriate content. content_filter": agent.Blocked,
+		"400 bad input":  agent.BadRequest,
+		"something else": "",
+	} {
+		if got := KindOf(message); got != want {
+			t.Errorf("%q: %q, want %q", message, got, want)
+		}
+	}
+}
+
+// What begins like a command does not begin the prompt.
+func TestPlainStart(t *testing.T) {
+	for prompt, plain := range map[string]bool{"hello": true, "": true, "2 and 2": true, "Über": true, "/help": false, " /help": false, "!ls": false, "@file": false, "$x": false} {
+		if got := PlainStart(prompt); (got == prompt) != plain || !strings.HasSuffix(got, prompt) {
+			t.Errorf("%q becomes %q", prompt, got)
+		}
+	}
 }

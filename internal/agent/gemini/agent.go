@@ -52,7 +52,7 @@ var row = &agent.Agent{
 		Failure: classify,
 	},
 	Warm: &agent.Warm{
-		Command: acpCommand, Connect: acp.Connect, Prompt: plainStart, Inputs: inputs, CanChange: canChange,
+		Command: acpCommand, Connect: acp.Connect, Prompt: acp.PlainStart, Inputs: inputs, CanChange: canChange,
 		Tool: toolCall, Notice: isNotice, Usage: usage,
 		Monitor: func(env agent.Env) agent.Monitor { return &monitor{acp: true, env: env} },
 		Failure: classifyRPC,

@@ -3,9 +3,8 @@ package gemini
 import (
 	"runtime"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
+	"pollux/internal/agent/acp"
 	"pollux/internal/lazy"
 )
 
@@ -28,19 +27,7 @@ func escape(text string) string {
 	if b.Len() > len(text) {
 		b.WriteString(escapeNote)
 	}
-	return plainStart(b.String())
-}
-
-// plainStart returns a prompt that the CLI does not run as a command. Commands
-// start with a slash or a dollar sign, after any characters that JavaScript's
-// trim removes. A prompt that does not start with a letter or a digit gets a
-// line before it. All prompts must pass through here.
-func plainStart(prompt string) string {
-	first, _ := utf8.DecodeRuneInString(prompt)
-	if prompt == "" || unicode.IsLetter(first) || unicode.IsDigit(first) {
-		return prompt
-	}
-	return "The request:\n\n" + prompt
+	return acp.PlainStart(b.String())
 }
 
 // escapes reports whether [escape] adds a backslash anywhere in a text.

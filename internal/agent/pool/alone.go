@@ -48,6 +48,9 @@ func (p *Pool) startFailure(ctx context.Context, from agent.Source, err error) e
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	if fault, ok := errors.AsType[*agent.Error](err); ok { // from [agent.Warm.Command]
+		return fault
+	}
 	message := p.agent.Tidy(from.Env, err.Error())
 	if errors.Is(err, context.DeadlineExceeded) {
 		return p.agent.Error(agent.Stalled, message)

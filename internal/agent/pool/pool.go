@@ -501,6 +501,9 @@ func (p *Pool) process(ctx context.Context, from agent.Source, program agent.Pro
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
+	if fault, ok := errors.AsType[*agent.Error](w.err); ok {
+		return nil, fault
+	}
 	if w.err != nil {
 		return nil, fmt.Errorf("%w: %w", errCold, w.err)
 	}

@@ -470,6 +470,24 @@ func TestWarmUnlinked(t *testing.T) {
 	}
 }
 
+// An agent's package refuses a workspace. Each request learns why, not only the first one.
+func TestWarmRefusesAWorkspace(t *testing.T) {
+	for _, kind := range []string{agent.Warmed, agent.Spawned} {
+		d := geminiDouble
+		row, warm := *d.row, *d.row.Warm
+		warm.Command = func(agent.Launch) (agent.Command, error) {
+			return agent.Command{}, row.Error(agent.Unenforceable, "hooks.json")
+		}
+		row.OneShot.Command, row.Warm = nil, &warm
+		d.row = &row
+		s := d.sit(t, kind, "0.61.0", nil)
+		for range 3 {
+			_, err := s.Ask(t.Context(), agent.Request{Prompt: "fake:echo x"})
+			agenttest.WantKind(t, err, agent.Unenforceable, "hooks.json")
+		}
+	}
+}
+
 // If a command names no environment, its process would inherit the environment
 // of Pollux, with all secrets in it. No warm process starts.
 func TestWarmEnvironmentIsRequired(t *testing.T) {

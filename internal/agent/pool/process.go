@@ -2,6 +2,7 @@ package pool
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -439,6 +440,9 @@ func Probe(ctx context.Context, row *agent.Agent, program agent.Program, dir str
 	defer temp.Close()
 	w := newProcess(row, agent.Source{}, program, key{dir: dir}, wall, slog.New(slog.DiscardHandler))
 	if err := w.start(ctx, temp, time.Minute); err != nil {
+		if fault, ok := errors.AsType[*agent.Error](err); ok {
+			return 0, fault
+		}
 		if kind := row.KindOf(err.Error()); kind != "" {
 			return 0, row.Error(kind, row.Tidy(nil, err.Error()))
 		}

@@ -5,6 +5,8 @@ package program
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,22 +18,23 @@ import (
 	"pollux/internal/agent"
 	"pollux/internal/lazy"
 	"pollux/internal/npm"
+	"pollux/internal/paths"
 	"pollux/internal/sys"
 )
 
 // Locate returns the program of a source without running it: command, unless the source
-// names another one. The version is that of the npm package pkg, or empty if the program is
-// not part of it. The error says why there is none.
-func Locate(from agent.Source, command, pkg string) (agent.Program, error) {
+// names another one. The version is that of the npm package, one of packages, or empty if the
+// program is not part of any. The error says why there is none.
+func Locate(from agent.Source, command string, packages ...string) (agent.Program, error) {
 	path, err := from.Env.LookPath(cmp.Or(from.Command, command))
 	if err != nil {
 		return agent.Program{}, err
 	}
-	return At(from, path, pkg)
+	return At(from, path, packages...)
 }
 
 // At is [Locate] for a program at a path.
-func At(from agent.Source, path, pkg string) (agent.Program, error) {
+func At(from agent.Source, path string, packages ...string) (agent.Program, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return agent.Program{}, err
@@ -45,7 +48,24 @@ func At(from agent.Source, path, pkg string) (agent.Program, error) {
 	if _, err := os.Stat(script); err != nil {
 		return agent.Program{}, err
 	}
-	return agent.Program{Path: path, Argv: argv, Version: npm.Version(script, pkg)}, nil
+	p := agent.Program{Path: path, Argv: argv}
+	for _, name := range packages {
+		p.Version = cmp.Or(p.Version, npm.Version(script, name))
+	}
+	return p, nil
+}
+
+// Platform returns this system and processor, as npm packages with programs for them are named,
+// such as "linux-x64".
+func Platform() string {
+	system, processor := runtime.GOOS, runtime.GOARCH
+	if system == "windows" {
+		system = "win32"
+	}
+	if processor == "amd64" {
+		processor = "x64"
+	}
+	return system + "-" + processor
 }
 
 // VersionTimeout limits how long a program may take to print its version.
@@ -119,6 +139,17 @@ type Variables struct {
 	// Names and Prefixes are the agent's own variables, in upper case. Dropped are prefixes
 	// of variables that it must not receive.
 	Names, Prefixes, Dropped []string
+}
+
+// Account returns an identity for the account that the variables of an environment with these
+// names, and the login in the directory home, stand for. It is a hash that reveals neither.
+func Account(env agent.Env, home string, names ...string) string {
+	h := sha256.New()
+	for _, name := range names {
+		fmt.Fprintf(h, "%q=%q\n", name, env.Get(name))
+	}
+	fmt.Fprintf(h, "%q", paths.Real(home))
+	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
 // common are the variables that every agent receives.

@@ -1,0 +1,114 @@
+package agenttest
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"pollux/internal/agent"
+)
+
+// A client records the updates of a connection as text.
+type client struct {
+	row *agent.Agent
+	log strings.Builder
+}
+
+// Update implements [agent.Client].
+func (c *client) Update(u agent.Update) {
+	switch {
+	case u.Kind == agent.MessageChunk && u.Text != "":
+		fmt.Fprintf(&c.log, "text %q, notice %v\n", u.Text, c.row.Warm.Notice(u.Text))
+	case u.Kind == agent.RetryAnnounced:
+		fmt.Fprintf(&c.log, "retry: %s\n", u.Retry.Kind)
+	case u.Kind == agent.ToolCall || u.Kind == agent.ToolCallUpdate:
+		name, summary := c.row.Warm.Tool(u.ToolCall, u.Title)
+		fmt.Fprintf(&c.log, "tool %q %q %s %q\n", name, summary, u.Status, u.Text)
+	}
+}
+
+// ReadFile implements [agent.Client].
+func (*client) ReadFile(string, string) (string, error) { return "", os.ErrPermission }
+
+// WriteFile implements [agent.Client].
+func (*client) WriteFile(string, string, string) error { return os.ErrPermission }
+
+// Replay connects to an agent that answers each request with the next of the recorded lines, up
+// to a response. It starts a session in dir, sends prompts until no line is left, and returns
+// what happened as text. The lines may be any text.
+func Replay(t testing.TB, row *agent.Agent, dir, recorded string) string {
+	t.Helper()
+	fromClient, toAgent := io.Pipe()
+	fromAgent, toClient := io.Pipe()
+	lines := strings.Split(strings.TrimSpace(recorded), "\n")
+	c := &client{row: row}
+	conn := row.Warm.Connect(fromAgent, toAgent, false, c)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer io.Copy(io.Discard, fromClient)
+		defer toClient.Close()
+		in := bufio.NewScanner(fromClient)
+		for in.Scan() {
+			var request struct {
+				ID     json.RawMessage
+				Method string
+			}
+			if json.Unmarshal(in.Bytes(), &request) != nil || request.Method == "" {
+				continue // a response
+			}
+			for answered := false; !answered; lines = lines[1:] {
+				if len(lines) == 0 {
+					return
+				}
+				var m map[string]json.RawMessage
+				line := lines[0]
+				if json.Unmarshal([]byte(line), &m) == nil && isResponse(m) {
+					response := map[string]json.RawMessage{"jsonrpc": m["jsonrpc"], "id": request.ID}
+					for _, name := range []string{"result", "error"} {
+						if m[name] != nil {
+							response[name] = m[name]
+						}
+					}
+					changed, _ := json.Marshal(response)
+					line, answered = string(changed), true
+				}
+				if _, err := io.WriteString(toClient, line+"\n"); err != nil {
+					return
+				}
+			}
+		}
+	}()
+	s, err := conn.NewSession(t.Context(), dir)
+	fmt.Fprintf(&c.log, "session of %q: %v\n", s.Model, outcome(row, err))
+	for err == nil || outcome(row, err) != "" {
+		var result agent.PromptResult
+		result, err = conn.Prompt(s.ID, []agent.Content{{Type: "text", Text: "hello"}}, make(chan struct{}))
+		if err != nil && outcome(row, err) == "" { // no line is left
+			break
+		}
+		_, tokens := row.Warm.Usage(result.Raw)
+		fmt.Fprintf(&c.log, "%s %+v %s\n", result.StopReason, tokens, outcome(row, err))
+	}
+	conn.Close()
+	<-ended
+	return c.log.String()
+}
+
+// isResponse reports whether a message is a response of JSON-RPC.
+func isResponse(m map[string]json.RawMessage) bool {
+	return string(m["jsonrpc"]) == `"2.0"` && m["id"] != nil && m["method"] == nil && (m["result"] != nil || m["error"] != nil)
+}
+
+// outcome returns an error response as the failure that it means, or "".
+func outcome(row *agent.Agent, err error) string {
+	refused, ok := err.(*agent.Refused)
+	if !ok {
+		return ""
+	}
+	return row.Warm.Failure(agent.Env{}, refused.Code, refused.Message, nil).Error()
+}
