@@ -40,6 +40,7 @@ var allowed = map[string][]string{
 	"pollux/internal/fakemodel":                 {},
 	"pollux/internal/agent/gemini/settings":     {"agent", "jsontoml", "lazy", "paths", "sys"},
 	"pollux/internal/agent/oneshot":             {"agent", "sys"},
+	"pollux/internal/agent/opencode":            {"agent", "agent/acp", "agent/program", "jsontoml", "paths", "sys"},
 	"pollux/internal/agent/pool":                {"agent", "outbox", "sys"},
 	"pollux/internal/agent/program":             {"agent", "lazy", "npm", "paths", "sys"},
 	"pollux/internal/agent/queue":               {"agent"},

@@ -1,0 +1,141 @@
+package opencode
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"pollux/internal/agent"
+	"pollux/internal/agent/agenttest"
+	"pollux/internal/hostile"
+)
+
+func write(t *testing.T, text string, elem ...string) string {
+	t.Helper()
+	path := filepath.Join(elem...)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// A project whose plugins opencode would load is refused, and other projects are not.
+func TestRunsCode(t *testing.T) {
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	home := filepath.Join(root, "home")
+	env := agent.Env{"HOME=" + home, "USERPROFILE=" + home}
+	write(t, "", home, ".opencode", "plugin", "own.js")
+	write(t, `{"plugin": ["own"]}`, home, "opencode.json")
+	for name, text := range map[string]string{
+		".opencode/plugin/a.js": "", ".opencode/plugins/a.ts": "", "opencode.json": `{"plugin": []}`, "opencode.jsonc": "{/*x*/ \"pl\\u0075gins\": [\"./a.js\"],}",
+		".opencode/opencode.json": `{"plugins": ["a"]}`, ".opencode/opencode.jsonc": "{",
+	} {
+		project := filepath.Join(home, "project")
+		path := write(t, text, project, filepath.FromSlash(name))
+		for _, dir := range []string{project, filepath.Join(project, "below")} {
+			if err := os.MkdirAll(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if reason := runsCode(env, dir); !strings.HasPrefix(reason, path) {
+				t.Errorf("%s in %s: %q", name, dir, reason)
+			}
+			_, err := start(agent.Launch{Dir: dir, TempDir: t.TempDir(), Env: env})
+			agenttest.WantKind(t, err, agent.Unenforceable, path)
+		}
+		if err := os.RemoveAll(project); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fine := filepath.Join(home, "fine")
+	write(t, `{"permission": {"edit": "allow"}, "mcp": {}}`, fine, "opencode.json")
+	write(t, "", fine, ".opencode", "plugin", "README.md")
+	write(t, "", fine, "plugin", "a.js")
+	if reason := runsCode(env, fine); reason != "" {
+		t.Error(reason)
+	}
+	for _, kind := range hostile.Kinds {
+		t.Run(kind, func(t *testing.T) {
+			project := filepath.Join(home, kind)
+			hostile.Plant(t, kind, filepath.Join(project, "opencode.json"))
+			if reason := runsCode(env, project); !strings.Contains(reason, "opencode.json") {
+				t.Errorf("got %q", reason)
+			}
+		})
+	}
+}
+
+// The settings of a process allow the tools that read, and no variable of the user allows more.
+func TestSettings(t *testing.T) {
+	env := agent.Env{"PATH=/bin", `OPENCODE_PERMISSION={"bash":"allow"}`, "OPENCODE_CONFIG_CONTENT={}", "OPENCODE_DISABLE_PROJECT_CONFIG=0", "ANTHROPIC_API_KEY=k"}
+	c, err := start(agent.Launch{Dir: "/a{b", TempDir: t.TempDir(), Env: env})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := agent.Env(c.Env)
+	if got.Get("OPENCODE_PERMISSION") != "" || got.Get("OPENCODE_DISABLE_PROJECT_CONFIG") != "1" || got.Get("ANTHROPIC_API_KEY") != "k" {
+		t.Errorf("the environment is %q", got)
+	}
+	var settings struct {
+		Permission   map[string]string
+		Instructions []string
+		Default      string `json:"default_agent"`
+		Agent        map[string]struct{ Permission map[string]string }
+	}
+	if err := json.Unmarshal([]byte(got.Get("OPENCODE_CONFIG_CONTENT")), &settings); err != nil {
+		t.Fatal(err)
+	}
+	for _, allowed := range []map[string]string{settings.Permission, settings.Agent[settings.Default].Permission} {
+		if allowed["*"] != "deny" || allowed["edit"] != "deny" || allowed["bash"] != "deny" || allowed["read"] != "allow" {
+			t.Errorf("permissions %v", allowed)
+		}
+	}
+	if len(settings.Instructions) > 0 {
+		t.Errorf("the name of a directory may hold a replacement: %q", settings.Instructions)
+	}
+}
+
+// The free service is one without a login.
+func TestFree(t *testing.T) {
+	for model, want := range map[string][2]bool{
+		"opencode/big-pickle": {true, false}, "opencode/x-free": {true, false}, "opencode/claude-sonnet-4-5": {false, true},
+		"anthropic/x": {false, true}, "openrouter/x-free": {false, true}, "opencode/new": {false, false},
+	} {
+		if isFree(model) != want[0] || isPaid(model) != want[1] {
+			t.Errorf("%s: free %v, paid %v", model, isFree(model), isPaid(model))
+		}
+	}
+	recorded := `{"jsonrpc":"2.0","id":1,"result":{"sessionId":"s","configOptions":[{"id":"model","currentValue":"opencode/big-pickle","options":[{"value":"opencode/big-pickle"}%s]}]}}`
+	got := agenttest.Replay(t, row, t.TempDir(), strings.Replace(recorded, "%s", "", 1))
+	if !strings.Contains(got, "opencode auth login") {
+		t.Errorf("without a login: %s", got)
+	}
+}
+
+// An account is a key at an address, or a login in a directory.
+func TestAccount(t *testing.T) {
+	base := agent.Env{"HOME=/h", "USERPROFILE=/h"}
+	seen := make(map[string]string)
+	for name, env := range map[string]agent.Env{
+		"login": base, "key": append(base[:2:2], "OPENAI_API_KEY=a"), "other key": append(base[:2:2], "OPENAI_API_KEY=b"),
+		"other home": {"HOME=/i", "USERPROFILE=/i"},
+	} {
+		id := account(env, "/p")
+		if seen[id] != "" || strings.Contains(id, "/h") {
+			t.Errorf("%s has the account of %s", name, seen[id])
+		}
+		seen[id] = name
+	}
+}
+
+func TestNotInstalled(t *testing.T) {
+	_, err := row.Locate(agent.Source{Env: agent.Env{"PATH=/none"}})
+	agenttest.WantKind(t, err, agent.NotInstalled, "npm install -g opencode-ai")
+}
