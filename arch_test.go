@@ -43,6 +43,7 @@ var allowed = map[string][]string{
 	"pollux/internal/agent/opencode":            {"agent", "agent/acp", "agent/program", "jsontoml", "paths", "sys"},
 	"pollux/internal/agent/pool":                {"agent", "outbox", "sys"},
 	"pollux/internal/agent/program":             {"agent", "lazy", "npm", "paths", "sys"},
+	"pollux/internal/agent/qwen":                {"agent", "agent/acp", "agent/program", "jsontoml", "sys"},
 	"pollux/internal/agent/queue":               {"agent"},
 	"pollux/internal/agent/shared":              {"agent", "agent/queue", "jsonl", "outbox", "paths", "sys", "termtext"},
 	"pollux/internal/agent/shared/checks":       {"agent/shared", "doctor", "sys"},

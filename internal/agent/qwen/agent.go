@@ -1,0 +1,240 @@
+// Package qwen describes Qwen Code as an agent: how to find and start it, keep it read-only,
+// and classify its errors.
+//
+// It serves the Agent Client Protocol. It writes files without a question, and the project may
+// allow it more and bring hooks and servers. This package takes the writing tools away, and
+// makes it distrust the project.
+package qwen
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"pollux/internal/agent"
+	"pollux/internal/agent/acp"
+	"pollux/internal/agent/program"
+	"pollux/internal/jsontoml"
+	"pollux/internal/sys"
+)
+
+const (
+	command = "qwen"
+	pkg     = "@qwen-code/qwen-code"
+	// The first release known to be read-only with the settings of this package.
+	minMajor, minMinor = 0, 24
+	// maxPrompt limits a prompt, in bytes. Qwen Code has no limit of its own.
+	maxPrompt = 8 << 20
+)
+
+var readTools = []string{"read_file", "grep_search", "glob", "list_directory"}
+
+// otherTools are the tools that stay with the flag for the tools above. Some start agents, and
+// others ask the user.
+var otherTools = []string{
+	"agent", "ask_user_question", "enter_plan_mode", "exit_plan_mode", "get_goal", "list_agents", "skill", "tool_call", "tool_search", "update_goal",
+	"write_file", "edit", "notebook_edit", "run_shell_command",
+}
+
+// Agent returns Qwen Code's row in the table of agents.
+func Agent() *agent.Agent { return row }
+
+var row = &agent.Agent{
+	Name: "qwen", DisplayName: "Qwen Code", Model: "Qwen",
+	Command: command, CommandVar: "QWEN_PATH", VarPrefix: "QWEN_",
+	ExampleModel: "qwen3-coder-plus",
+	Provider:     "qwen",
+	MaxPrompt:    maxPrompt,
+
+	ReadTools: readTools, WriteTools: []string{"write_file", "edit", "run_shell_command"},
+	ToolVerbs: map[string]string{
+		"read_file": "reading", "list_directory": "listing", "glob": "looking for files", "grep_search": "searching the files for",
+	},
+
+	Escapes: func(string) bool { return false }, Unescape: func(text string) string { return text },
+
+	Environment: variables.Of, Account: account,
+
+	Locate: locate, AskVersion: version, ReadOnly: readOnly,
+
+	Remedies: remedies, Tidy: agent.Line, KindOf: kindOf,
+	ResetAfter: func(string) time.Duration { return 0 },
+	Cause:      acp.Cause,
+
+	Warm: &agent.Warm{
+		Command: start, Connect: connect, Prompt: acp.PlainStart, Inputs: inputs,
+		Tool: tool, Notice: func(string) bool { return false }, Usage: acp.Usage,
+		Monitor: acp.Silent,
+		Failure: failure,
+	},
+}
+
+// fault returns an error with this agent's remedy.
+func fault(kind agent.Kind, message string) *agent.Error {
+	return &agent.Error{Kind: kind, Message: message, Remedy: remedies[kind]}
+}
+
+var remedies = map[agent.Kind]agent.Remedy{
+	agent.NotInstalled: {What: "Qwen Code is not installed", Next: "install it with `npm install -g @qwen-code/qwen-code`, or set QWEN_PATH to it"},
+	agent.TooOld:       {What: "this Qwen Code is too old to be enforced read-only", Next: "update it with `npm install -g @qwen-code/qwen-code@latest` (0.24 or newer)"},
+	agent.NoVersion:    {What: "this Qwen Code does not report its version, so Pollux does not use it", Next: "run it with --version in a terminal to see what it prints, or set QWEN_PATH to Qwen Code itself"},
+	agent.Strayed:      {What: "Qwen Code used a tool that is denied, and was stopped", Next: "check what it changed, and update Qwen Code"},
+	agent.Auth:         {What: "Qwen Code is not logged in", Next: "run `qwen` once in a terminal and use /auth, or set OPENAI_API_KEY in the environment of Pollux"},
+	agent.Settings:     {What: "Qwen Code's settings are invalid", Next: "correct the file that it names"},
+	agent.BadModel:     {What: "Qwen Code has no such model", Next: "run `qwen` and use /model to see the names, or leave the model out"},
+	agent.Crashed:      {What: "Qwen Code ended without a result", Next: "try again; if it happens again, run `qwen -p hello` in a terminal"},
+	agent.Failed:       {What: "Qwen Code failed", Next: "run `qwen -p hello` in a terminal to see more"},
+}
+
+// variables are those that Qwen Code needs to find its settings and the services of models.
+var variables = program.Variables{
+	Names:    []string{"QWEN_HOME", "QWEN_RUNTIME_DIR", "QWEN_DEFAULT_AUTH_TYPE", "QWEN_TLS_INSECURE", "QWEN_CODE_SYSTEM_DEFAULTS_PATH", "QWEN_MODEL", "QWEN_CODE_MODEL"},
+	Prefixes: []string{"OPENAI_", "DASHSCOPE_", "ANTHROPIC_", "GEMINI_API_KEY", "GEMINI_MODEL", "GOOGLE_", "BAILIAN_"},
+}
+
+func account(env agent.Env, _ string) string {
+	return program.Account(env, home(env), "OPENAI_API_KEY", "OPENAI_BASE_URL", "DASHSCOPE_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "GEMINI_API_KEY", "GOOGLE_API_KEY")
+}
+
+func locate(from agent.Source) (agent.Program, error) {
+	p, err := program.Locate(from, command, pkg)
+	if err != nil {
+		return p, fault(agent.NotInstalled, agent.Line(from.Env, err.Error()))
+	}
+	return p, nil
+}
+
+func version(ctx context.Context, from agent.Source, p agent.Program) (agent.Program, error) {
+	return program.AskVersion(ctx, p, variables.Env(from.Env, os.TempDir(), "QWEN_CODE_NO_RELAUNCH=true"))
+}
+
+func readOnly(_ agent.Source, p agent.Program) error {
+	if kind, message := program.CheckVersion(p, minMajor, minMinor); kind != "" {
+		return fault(kind, message)
+	}
+	return nil
+}
+
+// tool returns the name of a tool and a summary, from a title such as
+// "read_file ReadFile: main.go". See [titles].
+func tool(_, title string) (name, summary string) {
+	name, title, _ = strings.Cut(title, " ")
+	if _, detail, ok := strings.Cut(title, ": "); ok {
+		title = detail
+	} else {
+		title = ""
+	}
+	return name, agent.Shorten(strings.Join(strings.Fields(title), " "), 60)
+}
+
+func kindOf(message string) agent.Kind {
+	switch {
+	case strings.Contains(message, "Model '") && strings.Contains(message, "not found"):
+		return agent.BadModel
+	case strings.Contains(message, "Error in: ") || strings.Contains(message, "Please fix the configuration"):
+		return agent.Settings
+	}
+	return acp.KindOf(message)
+}
+
+func failure(env agent.Env, code int, message string, _ []string) *agent.Error {
+	return fault(acp.Refusal(code, message, kindOf), agent.Line(env, strings.TrimPrefix(message, "Internal error: ")))
+}
+
+// home returns Qwen Code's own directory.
+func home(env agent.Env) string {
+	if dir := env.Get("QWEN_HOME"); dir != "" {
+		return dir
+	}
+	dir, _ := env.HomeDir()
+	return filepath.Join(dir, ".qwen")
+}
+
+// inputs returns the files that Qwen Code reads when it starts.
+func inputs(from agent.Source, p agent.Program, dir string) []string {
+	own := home(from.Env)
+	files := []string{p.Path, systemSettings(from.Env), filepath.Join(dir, "QWEN.md"), filepath.Join(dir, "AGENTS.md")}
+	for _, name := range []string{"settings.json", "oauth_creds.json", ".env", "QWEN.md"} {
+		files = append(files, filepath.Join(own, name))
+	}
+	return files
+}
+
+// Writable returns the directories that Qwen Code writes to.
+func Writable(env agent.Env) []string {
+	if dir := env.Get("QWEN_RUNTIME_DIR"); dir != "" {
+		return []string{home(env), dir}
+	}
+	return []string{home(env)}
+}
+
+// systemSettings returns the path of the administrator's settings.
+func systemSettings(env agent.Env) string {
+	if path := env.Get("QWEN_CODE_SYSTEM_SETTINGS_PATH"); path != "" {
+		return path
+	}
+	switch runtime.GOOS {
+	case "darwin":
+		return "/Library/Application Support/QwenCode/settings.json"
+	case "windows":
+		return `C:\ProgramData\qwen-code\settings.json`
+	}
+	return "/etc/qwen-code/settings.json"
+}
+
+// maxSettings limits the administrator's settings, in bytes.
+const maxSettings = 1 << 20
+
+// settings returns the administrator's settings, changed for one process. They take
+// precedence over the user's and the project's.
+func settings(env agent.Env) []byte {
+	all := make(map[string]any)
+	if text, err := sys.ReadFile(systemSettings(env), maxSettings); err == nil {
+		jsontoml.Decode(text, &all) // Qwen Code ignores invalid ones
+	}
+	set := func(group, name string, value any) {
+		members, _ := all[group].(map[string]any)
+		if members == nil {
+			members = make(map[string]any)
+			all[group] = members
+		}
+		members[name] = value
+	}
+	set("security", "folderTrust", map[string]any{"enabled": true})
+	set("memory", "enableManagedAutoMemory", false) // an agent with tools that write
+	set("ui", "enableFollowupSuggestions", false)   // another request after each answer
+	set("general", "enableAutoUpdate", false)
+	set("general", "checkpointing", map[string]any{"enabled": false})
+	text, _ := json.Marshal(all) // from JSON
+	return text
+}
+
+// start returns the command of a process.
+func start(l agent.Launch) (agent.Command, error) {
+	tmp, system, trusted := filepath.Join(l.TempDir, "tmp"), filepath.Join(l.TempDir, "settings.json"), filepath.Join(l.TempDir, "trusted.json")
+	if err := os.Mkdir(tmp, 0o700); err != nil {
+		return agent.Command{}, err
+	}
+	if err := os.WriteFile(system, settings(l.Env), 0o600); err != nil {
+		return agent.Command{}, err
+	}
+	// The user may have trusted the project.
+	if err := os.WriteFile(trusted, []byte("{}"), 0o600); err != nil {
+		return agent.Command{}, err
+	}
+	return agent.Command{
+		Args: []string{
+			"--acp", "--approval-mode=default", "--chat-recording=false", "--extensions=none",
+			"--core-tools=" + strings.Join(readTools, ","), "--exclude-tools=" + strings.Join(otherTools, ","),
+			// No server has this name.
+			"--allowed-mcp-server-names=" + rand.Text(),
+		},
+		Env: variables.Env(l.Env, tmp, "QWEN_CODE_SYSTEM_SETTINGS_PATH="+system, "QWEN_CODE_TRUSTED_FOLDERS_PATH="+trusted,
+			"QWEN_CODE_NO_RELAUNCH=true"),
+	}, nil
+}
