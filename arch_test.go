@@ -34,6 +34,7 @@ var allowed = map[string][]string{
 	"pollux/internal/agent/claude":              {"agent", "agent/program", "jsonl", "lazy", "paths", "sys"},
 	"pollux/internal/agent/claude/fakecli":      {},
 	"pollux/internal/agent/codex":               {"agent", "agent/program", "jsonl", "jsontoml", "lazy", "paths", "sys"},
+	"pollux/internal/agent/copilot":             {"agent", "agent/acp", "agent/program", "jsontoml", "lazy", "paths", "sys"},
 	"pollux/internal/agent/gemini":              {"agent", "agent/acp", "agent/gemini/download", "agent/gemini/settings", "agent/program", "lazy", "paths", "sys"},
 	"pollux/internal/agent/gemini/download":     {"agent", "sys"},
 	"pollux/internal/agent/gemini/fakecli":      {},

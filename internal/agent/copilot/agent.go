@@ -1,0 +1,198 @@
+// Package copilot describes Copilot CLI as an agent: how to find and start it, keep it
+// read-only, and classify its errors.
+//
+// It serves the Agent Client Protocol. No setting stops the hooks and servers of a project, so
+// this package refuses a project that has some. Notices and errors arrive as if the model said them.
+package copilot
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"pollux/internal/agent"
+	"pollux/internal/agent/acp"
+	"pollux/internal/agent/program"
+)
+
+const (
+	command = "copilot"
+	pkg     = "@github/copilot"
+	// The first release known to be read-only with the settings of this package. All
+	// releases have the same minor version.
+	minMajor, minMinor, minPatch = 1, 0, 102
+	// maxPrompt limits a prompt, in bytes. Copilot CLI has no limit of its own.
+	maxPrompt = 8 << 20
+)
+
+var readTools = []string{"view", "grep", "glob"}
+
+// Agent returns Copilot CLI's row in the table of agents.
+func Agent() *agent.Agent { return row }
+
+var row = &agent.Agent{
+	Name: "copilot", DisplayName: "Copilot CLI", Model: "Copilot",
+	Command: command, CommandVar: "COPILOT_PATH", VarPrefix: "COPILOT_",
+	ExampleModel: "claude-sonnet-4.5",
+	Provider:     "github.copilot",
+	MaxPrompt:    maxPrompt,
+
+	ReadTools: readTools, WriteTools: []string{"edit", "delete", "move", "execute"},
+	ToolVerbs: map[string]string{"view": "reading", "glob": "looking for files", "grep": "searching the files for"},
+
+	Escapes: func(string) bool { return false }, Unescape: func(text string) string { return text },
+
+	Environment: variables.Of, Account: account,
+
+	Locate: locate, AskVersion: version, ReadOnly: readOnly,
+
+	Remedies: remedies, Tidy: agent.Line, KindOf: kindOf,
+	ResetAfter: func(string) time.Duration { return 0 },
+	Cause:      acp.Cause,
+
+	Warm: &agent.Warm{
+		Command: start, Connect: connect, Prompt: acp.PlainStart, Inputs: inputs,
+		Tool: tool, Notice: isNotice, Usage: acp.Usage,
+		Monitor: acp.Silent,
+		Failure: failure,
+	},
+}
+
+// fault returns an error with this agent's remedy.
+func fault(kind agent.Kind, message string) *agent.Error {
+	return &agent.Error{Kind: kind, Message: message, Remedy: remedies[kind]}
+}
+
+var remedies = map[agent.Kind]agent.Remedy{
+	agent.NotInstalled:  {What: "Copilot CLI is not installed", Next: "install it with `npm install -g @github/copilot`, or set COPILOT_PATH to it"},
+	agent.TooOld:        {What: "this Copilot CLI is too old to be enforced read-only", Next: "update it with `copilot update` (1.0.102 or newer)"},
+	agent.NoVersion:     {What: "this Copilot CLI does not report its version, so Pollux does not use it", Next: "run it with --version in a terminal to see what it prints, or set COPILOT_PATH to Copilot CLI itself"},
+	agent.Unenforceable: {What: "Copilot CLI would run code of this project", Next: "remove that file, or ask another agent"},
+	agent.Strayed:       {What: "Copilot CLI used a tool that is denied, and was stopped", Next: "check what it changed, and update Copilot CLI"},
+	agent.Auth:          {What: "Copilot CLI is not logged in", Next: "run `copilot login` in a terminal, or set COPILOT_GITHUB_TOKEN in the environment of Pollux"},
+	agent.BadModel:      {What: "Copilot CLI has no such model", Next: "run `copilot` and use /model to see the names, or leave the model out"},
+	agent.QuotaDay:      {What: "the account's Copilot requests are used up", Next: "ask another agent, or wait until they are renewed"},
+	agent.Crashed:       {What: "Copilot CLI ended without a result", Next: "try again; if it happens again, run `copilot -p hello` in a terminal"},
+	agent.Failed:        {What: "Copilot CLI failed", Next: "run `copilot -p hello` in a terminal to see more"},
+}
+
+// variables are those that Copilot CLI needs to find its settings, its login and another
+// provider of models. Of its many others, some allow all tools.
+var variables = program.Variables{
+	Names: []string{
+		"COPILOT_HOME", "COPILOT_CACHE_HOME", "COPILOT_PKG_CACHE_HOME", "COPILOT_MODEL", "COPILOT_OFFLINE", "COPILOT_GITHUB_TOKEN", "COPILOT_GH_HOST",
+		"COPILOT_API_URL", "GH_TOKEN", "GITHUB_TOKEN", "GH_HOST",
+	},
+	Prefixes: []string{"COPILOT_PROVIDER_"},
+}
+
+func account(env agent.Env, _ string) string {
+	return program.Account(env, home(env), "COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN", "COPILOT_GH_HOST", "GH_HOST",
+		"COPILOT_PROVIDER_BASE_URL", "COPILOT_PROVIDER_API_KEY", "COPILOT_PROVIDER_BEARER_TOKEN")
+}
+
+func locate(from agent.Source) (agent.Program, error) {
+	p, err := program.Locate(from, command, pkg, pkg+"-"+program.Platform())
+	if err != nil {
+		return p, fault(agent.NotInstalled, agent.Line(from.Env, err.Error()))
+	}
+	return p, nil
+}
+
+func version(ctx context.Context, from agent.Source, p agent.Program) (agent.Program, error) {
+	p, err := program.AskVersion(ctx, p, variables.Env(from.Env, os.TempDir(), "COPILOT_AUTO_UPDATE=false"))
+	p.Version = strings.TrimSuffix(p.Version, ".") // the end of a sentence
+	return p, err
+}
+
+func readOnly(_ agent.Source, p agent.Program) error {
+	if kind, message := program.CheckVersion(p, minMajor, minMinor); kind != "" {
+		return fault(kind, message)
+	}
+	major, minor, _ := p.Number()
+	last, _, _ := strings.Cut(strings.SplitN(p.Version, ".", 3)[2], "-")
+	if patch, err := strconv.Atoi(last); err != nil || major == minMajor && minor == minMinor && patch < minPatch {
+		return fault(agent.TooOld, p.Version)
+	}
+	return nil
+}
+
+// verbs begin the titles of the calls of tools that read.
+var verbs = []struct{ title, tool string }{{"Viewing ", "view"}, {"Searching for ", "grep"}, {"Finding files matching ", "glob"}}
+
+// tool returns the name of a tool, from a title such as "read Viewing main.go". The first word
+// is what the tool does: the model may write the rest of the title of a command.
+func tool(_, title string) (name, summary string) {
+	name, title, _ = strings.Cut(title, " ")
+	for _, v := range verbs {
+		if rest, ok := strings.CutPrefix(title, v.title); ok && (name == "read" || name == "search") {
+			name, title = v.tool, rest
+			break
+		}
+	}
+	return name, agent.Shorten(strings.Join(strings.Fields(title), " "), 60)
+}
+
+func kindOf(message string) agent.Kind {
+	if strings.Contains(strings.ToLower(message), "premium request") {
+		return agent.QuotaDay
+	}
+	return acp.KindOf(message)
+}
+
+func failure(env agent.Env, code int, message string, _ []string) *agent.Error {
+	if code == codeProject {
+		return fault(agent.Unenforceable, message)
+	}
+	return fault(acp.Refusal(code, message, kindOf), agent.Line(env, message))
+}
+
+// home returns Copilot CLI's own directory.
+func home(env agent.Env) string {
+	if dir := env.Get("COPILOT_HOME"); dir != "" {
+		return dir
+	}
+	dir, _ := env.HomeDir()
+	return filepath.Join(dir, ".copilot")
+}
+
+// inputs returns the files that Copilot CLI reads when it starts.
+func inputs(from agent.Source, p agent.Program, dir string) []string {
+	files := []string{p.Path, filepath.Join(dir, "AGENTS.md"), filepath.Join(dir, ".github", "copilot-instructions.md")}
+	for _, name := range []string{"config.json", "settings.json", "mcp-config.json"} {
+		files = append(files, filepath.Join(home(from.Env), name))
+	}
+	for _, name := range settingsFiles {
+		files = append(files, filepath.Join(dir, filepath.FromSlash(name)))
+	}
+	return append(files, filepath.Join(dir, ".github", "hooks"))
+}
+
+// Writable returns the directories that Copilot CLI writes to. It unpacks itself into the
+// second one.
+func Writable(env agent.Env) []string {
+	cache := env.Get("XDG_CACHE_HOME")
+	if cache == "" {
+		dir, _ := env.HomeDir()
+		cache = filepath.Join(dir, ".cache")
+	}
+	return []string{home(env), filepath.Join(cache, "copilot")}
+}
+
+// start returns the command of a process.
+func start(l agent.Launch) (agent.Command, error) {
+	if path := runsCode(l.Env, l.Dir); path != "" {
+		return agent.Command{}, fault(agent.Unenforceable, path)
+	}
+	tmp := filepath.Join(l.TempDir, "tmp")
+	if err := os.Mkdir(tmp, 0o700); err != nil {
+		return agent.Command{}, err
+	}
+	return agent.Command{
+		Args: []string{"--acp", "--disable-builtin-mcps", "--no-ask-user", "--no-remote", "--available-tools", strings.Join(readTools, ",")},
+		Env:  variables.Env(l.Env, tmp, "COPILOT_AUTO_UPDATE=false"),
+	}, nil
+}

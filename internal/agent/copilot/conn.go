@@ -1,0 +1,114 @@
+package copilot
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"strings"
+	"sync"
+
+	"pollux/internal/agent"
+	"pollux/internal/agent/acp"
+	"pollux/internal/lazy"
+)
+
+// codeProject is the code of the error for a project whose code Copilot CLI would run.
+const codeProject = 1
+
+// A conn is a connection that starts no session where Copilot CLI would run code of the project, counts the
+// tokens of each prompt, and returns errors that Copilot CLI reports as the model's words.
+type conn struct {
+	*acp.Conn
+
+	mu sync.Mutex
+	// used are the tokens of a session so far.
+	used map[string]acp.Tokens
+	// held are the texts, by session, that are errors if nothing follows.
+	held map[string]agent.Update
+}
+
+func connect(r io.ReadCloser, w io.WriteCloser, files bool, client agent.Client) agent.Conn {
+	c := &conn{used: make(map[string]acp.Tokens), held: make(map[string]agent.Update)}
+	c.Conn = acp.NewConn(r, w, files, &words{client, c})
+	return c
+}
+
+// NewSession implements [agent.Conn].
+func (c *conn) NewSession(ctx context.Context, dir string) (agent.Session, error) {
+	if path := runsCode(nil, dir); path != "" {
+		return agent.Session{}, &agent.Refused{Code: codeProject, Message: path}
+	}
+	return c.Conn.NewSession(ctx, dir)
+}
+
+// Prompt implements [agent.Conn].
+func (c *conn) Prompt(session string, content []agent.Content, sent chan<- struct{}) (agent.PromptResult, error) {
+	c.mu.Lock()
+	delete(c.held, session)
+	c.mu.Unlock()
+	result, err := c.Conn.Prompt(session, content, sent)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var r struct{ Usage acp.Tokens }
+	if err == nil && json.Unmarshal(result.Raw, &r) == nil {
+		result.Raw = acp.WithUsage(result.Raw, r.Usage.Sub(c.used[session]))
+		c.used[session] = r.Usage
+	}
+	if held := c.held[session].Text; err == nil && held != "" && result.StopReason != agent.StoppedCancelled {
+		if held == cancelNotice {
+			held = "it wanted to read outside of the workspace, which is denied"
+		}
+		err = &agent.Refused{Message: strings.TrimPrefix(held, errorPrefix)}
+	}
+	return result, err
+}
+
+const (
+	errorPrefix  = "Error: "
+	retryNotice  = "Info: Request failed due to a transient API error. Retrying"
+	cancelNotice = "Info: Operation cancelled by user"
+)
+
+// notices matches what Copilot CLI says between the model's words.
+var notices = lazy.Regexp(`^(Info: (Disabled tools|Request failed due to|Operation cancelled by user|Unknown tool name)|Warning: No token count multiplier)`)
+
+func isNotice(text string) bool { return notices().MatchString(text) }
+
+// words is a client that distinguishes errors from the words of the model.
+type words struct {
+	agent.Client
+	conn *conn
+}
+
+// Update implements [agent.Client]. An error is one piece of text, the last one: it is held back
+// until another one follows.
+func (w *words) Update(u agent.Update) {
+	hold := false
+	switch u.Kind {
+	case agent.MessageChunk:
+		hold = strings.HasPrefix(u.Text, errorPrefix) || u.Text == cancelNotice // a permission was rejected
+		if strings.HasPrefix(u.Text, retryNotice) {
+			u = agent.Update{Session: u.Session, Kind: agent.RetryAnnounced, Retry: &agent.Retry{Kind: agent.Capacity}}
+		}
+	case agent.ToolCall, agent.ToolCallUpdate:
+		if u.Title != "" {
+			u.Title = u.ToolKind + " " + u.Title
+		}
+	default: // says nothing about the words
+		w.Client.Update(u)
+		return
+	}
+	w.conn.mu.Lock()
+	before, held := w.conn.held[u.Session]
+	delete(w.conn.held, u.Session)
+	if hold {
+		w.conn.held[u.Session] = u
+	}
+	w.conn.mu.Unlock()
+	if held {
+		w.Client.Update(before)
+	}
+	if !hold {
+		w.Client.Update(u)
+	}
+}

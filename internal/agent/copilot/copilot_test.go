@@ -1,0 +1,106 @@
+package copilot
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"pollux/internal/agent"
+	"pollux/internal/agent/agenttest"
+	"pollux/internal/hostile"
+)
+
+// A project whose code Copilot CLI would run is refused, and other projects are not.
+func TestRunsCode(t *testing.T) {
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	home := filepath.Join(root, "home")
+	env := agent.Env{"HOME=" + home, "USERPROFILE=" + home}
+	plant := func(text string, elem ...string) string {
+		path := filepath.Join(elem...)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	plant(`{"hooks": {"Stop": []}}`, home, ".claude", "settings.json")
+	for name, text := range map[string]string{
+		".github/hooks/a.json": "", ".github/copilot/settings.json": `{"hooks": {"a": []}}`, ".github/copilot/settings.local.json": `{"enabledPlugins": {"a": true}}`,
+		".claude/settings.json": "{", ".claude/settings.local.json": "{/**/\"hooks\": {\"a\": []},}", ".mcp.json": `{"mcpServers": {"a": {}}}`, ".github/mcp.json": `{"mcpServers": {"a": {}}}`,
+	} {
+		project := filepath.Join(home, "project")
+		path := plant(text, project, filepath.FromSlash(name))
+		below := filepath.Join(project, "below")
+		if err := os.MkdirAll(below, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for _, dir := range []string{project, below} {
+			if got := runsCode(env, dir); got != path {
+				t.Errorf("%s in %s: %q", name, dir, got)
+			}
+			_, err := start(agent.Launch{Dir: dir, TempDir: t.TempDir(), Env: env})
+			agenttest.WantKind(t, err, agent.Unenforceable, path)
+		}
+		if err := os.RemoveAll(project); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fine := filepath.Join(home, "fine")
+	plant(`{"permissions": {}}`, fine, ".claude", "settings.json")
+	plant(`{"mcpServers": {}}`, fine, ".mcp.json")
+	plant("", fine, ".github", "workflows", "a.yml")
+	if got := runsCode(env, fine); got != "" {
+		t.Error(got)
+	}
+	for _, kind := range hostile.Kinds {
+		t.Run(kind, func(t *testing.T) {
+			project := filepath.Join(home, kind)
+			hostile.Plant(t, kind, filepath.Join(project, ".mcp.json"))
+			if runsCode(env, project) == "" {
+				t.Error("the project is not refused")
+			}
+		})
+	}
+}
+
+// The model writes the title of a command, so the title alone does not make a tool one that reads.
+func TestTool(t *testing.T) {
+	for title, want := range map[string][2]string{
+		"read Viewing a.txt": {"view", "a.txt"}, "read Searching for 'x'": {"grep", "'x'"}, "search Finding files matching *.go": {"glob", "*.go"},
+		"execute Viewing a.txt": {"execute", "Viewing a.txt"}, "edit Creating a.txt": {"edit", "Creating a.txt"}, "read Reading the web": {"read", "Reading the web"},
+	} {
+		if name, summary := tool("", title); name != want[0] || summary != want[1] {
+			t.Errorf("%q: %q, %q", title, name, summary)
+		}
+	}
+}
+
+func TestVersions(t *testing.T) {
+	for version, want := range map[string]agent.Kind{"1.0.102": "", "1.0.102-1": "", "1.1.0": "", "2.0.0": "", "1.0.99": agent.TooOld, "0.0.500": agent.TooOld, "": agent.NoVersion} {
+		err := readOnly(agent.Source{}, agent.Program{Version: version})
+		if want == "" && err != nil {
+			t.Errorf("%s: %v", version, err)
+		}
+		if want != "" {
+			agenttest.WantKind(t, err, want)
+		}
+	}
+}
+
+// No variable that allows all tools reaches the agent.
+func TestEnvironment(t *testing.T) {
+	got := agent.Env(variables.Of(agent.Env{"PATH=/bin", "COPILOT_ALLOW_ALL=true", "COPILOT_ASSISTED_APPROVAL=1", "COPILOT_PROVIDER_TYPE=openai", "GH_TOKEN=t"}))
+	if got.Get("COPILOT_ALLOW_ALL") != "" || got.Get("COPILOT_ASSISTED_APPROVAL") != "" || got.Get("COPILOT_PROVIDER_TYPE") == "" || got.Get("GH_TOKEN") == "" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestNotInstalled(t *testing.T) {
+	_, err := row.Locate(agent.Source{Env: agent.Env{"PATH=/none"}})
+	agenttest.WantKind(t, err, agent.NotInstalled, "npm install -g @github/copilot")
+}

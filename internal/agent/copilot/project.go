@@ -1,0 +1,61 @@
+package copilot
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"pollux/internal/agent"
+	"pollux/internal/jsontoml"
+	"pollux/internal/paths"
+	"pollux/internal/sys"
+)
+
+// settingsFiles are the settings of a project in which Copilot CLI finds hooks, plugins and
+// servers, if the user trusts the folder.
+var settingsFiles = []string{
+	".mcp.json", ".github/mcp.json", ".github/copilot/settings.json", ".github/copilot/settings.local.json", ".claude/settings.json", ".claude/settings.local.json",
+}
+
+// maxSettings limits a file with settings, in bytes.
+const maxSettings = 1 << 20
+
+// runsCode returns the path of a file that makes Copilot CLI run code of the project in dir, or "".
+// Copilot CLI reads the files of the repository's root too. Those in the home directory itself
+// are the user's own.
+func runsCode(env agent.Env, dir string) string {
+	home, _ := env.HomeDir()
+	home = paths.Real(home)
+	for d := paths.Real(dir); ; d = filepath.Dir(d) {
+		hooks := filepath.Join(d, ".github", "hooks")
+		// What Pollux cannot list, Copilot CLI cannot either.
+		if entries, _ := os.ReadDir(hooks); len(entries) > 0 {
+			return filepath.Join(hooks, entries[0].Name())
+		}
+		for _, name := range settingsFiles {
+			if path := filepath.Join(d, filepath.FromSlash(name)); d != home && names(path) {
+				return path
+			}
+		}
+		if d == filepath.Dir(d) {
+			return ""
+		}
+	}
+}
+
+// names reports whether a file names hooks, plugins or servers, or may do so.
+func names(path string) bool {
+	text, err := sys.ReadFile(path, maxSettings)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return false
+	}
+	var settings struct {
+		Hooks, EnabledPlugins, ExtraKnownMarketplaces, MCPServers map[string]any
+	}
+	if err == nil {
+		err = jsontoml.Decode(text, &settings)
+	}
+	return err != nil || len(settings.Hooks)+len(settings.EnabledPlugins)+len(settings.ExtraKnownMarketplaces)+len(settings.MCPServers) > 0
+}
