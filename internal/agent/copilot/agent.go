@@ -192,7 +192,8 @@ func start(l agent.Launch) (agent.Command, error) {
 		return agent.Command{}, err
 	}
 	return agent.Command{
-		Args: []string{"--acp", "--disable-builtin-mcps", "--no-ask-user", "--no-remote", "--available-tools", strings.Join(readTools, ",")},
-		Env:  variables.Env(l.Env, tmp, "COPILOT_AUTO_UPDATE=false"),
+		Args:     []string{"--acp", "--disable-builtin-mcps", "--no-ask-user", "--no-remote", "--available-tools", strings.Join(readTools, ",")},
+		Env:      variables.Env(l.Env, tmp, "COPILOT_AUTO_UPDATE=false"),
+		Writable: Writable(l.Env),
 	}, nil
 }

@@ -220,5 +220,5 @@ func start(l agent.Launch) (agent.Command, error) {
 		"OPENCODE_DISABLE_LSP_DOWNLOAD=1",
 		// The conversations do not belong into the user's history.
 		"OPENCODE_DB="+filepath.Join(l.TempDir, "opencode.db"),
-	)}, nil
+	), Writable: Writable(l.Env)}, nil
 }

@@ -236,5 +236,6 @@ func start(l agent.Launch) (agent.Command, error) {
 		},
 		Env: variables.Env(l.Env, tmp, "QWEN_CODE_SYSTEM_SETTINGS_PATH="+system, "QWEN_CODE_TRUSTED_FOLDERS_PATH="+trusted,
 			"QWEN_CODE_NO_RELAUNCH=true"),
+		Writable: Writable(l.Env),
 	}, nil
 }
