@@ -28,7 +28,7 @@ var allowed = map[string][]string{
 	"pollux/editors":                            {},
 	"pollux/internal/agent":                     {"lazy", "paths", "sys", "termtext", "wall"},
 	"pollux/internal/agent/acp":                 {"agent", "jsonl", "lazy"},
-	"pollux/internal/agent/agents":              {"agent", "agent/claude", "agent/codex", "agent/gemini", "agent/oneshot", "agent/pool", "agent/queue"},
+	"pollux/internal/agent/agents":              {"agent", "agent/claude", "agent/codex", "agent/copilot", "agent/gemini", "agent/oneshot", "agent/opencode", "agent/pool", "agent/queue", "agent/qwen"},
 	"pollux/internal/agent/checks":              {"agent", "doctor"},
 	"pollux/internal/agent/agenttest":           {"agent", "sys", "sys/systest"},
 	"pollux/internal/agent/claude":              {"agent", "agent/program", "jsonl", "lazy", "paths", "sys"},

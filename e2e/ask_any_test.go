@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,12 +21,16 @@ func (w *world) askable() []string {
 	}
 	codex, codexEnv := w.installCodex()
 	claude, claudeEnv := w.installClaude()
-	for name, bin := range map[string]string{"codex": codex, "claude": claude} {
+	opencode, opencodeEnv := w.installOpencode()
+	qwen, qwenEnv := w.installQwen()
+	env := slices.Concat(w.env, codexEnv, claudeEnv, opencodeEnv, qwenEnv, w.copilotEnv())
+	for name, bin := range map[string]string{
+		"gemini": geminiCLI(w.t), "codex": codex, "claude": claude, "opencode": opencode, "qwen": qwen[0], "copilot": copilotCommand(w.t),
+	} {
 		if err := os.Symlink(bin, filepath.Join(dir, name)); err != nil {
 			w.t.Fatal(err)
 		}
 	}
-	env := append(w.env, append(codexEnv, claudeEnv...)...)
 	return append(env, "GEMINI_MIN_INVOCATION_GAP_MS=0", "GEMINI_WARM_WAIT_MS=60000", "PATH="+dir+":"+os.Getenv("PATH"))
 }
 
@@ -60,12 +65,16 @@ func TestAskAny(t *testing.T) {
 	if got := shell("--agent", "claude", "who are you?"); got != "I am messages.\n" {
 		t.Errorf("Claude says %q", got)
 	}
-	panel := shell("--agent", "codex", "--agent", "claude", "who are you?")
-	for _, want := range []string{"## Codex CLI (", "I am responses.", "## Claude Code (", "I am messages."} {
+	panel := shell("--all", "who are you?")
+	for _, want := range []string{
+		"## Codex CLI (", "I am responses.", "## Claude Code (", "I am messages.", "## Gemini CLI (", "I am streamGenerateContent.",
+		"## Copilot CLI (", "## Qwen Code (", "## opencode (", "I am chat/completions.",
+	} {
 		if !strings.Contains(panel, want) {
 			t.Errorf("%q is not in\n%s", want, panel)
 		}
 	}
+	t.Log(panel)
 
 	c := w.connectWith(w.env, polluxBinary)
 	first := c.call("query", map[string]any{"prompt": "the first question", "agent": "codex", "workingDirectory": w.project})

@@ -9,14 +9,19 @@ import (
 	"pollux/internal/agent"
 	"pollux/internal/agent/claude"
 	"pollux/internal/agent/codex"
+	"pollux/internal/agent/copilot"
 	"pollux/internal/agent/gemini"
 	"pollux/internal/agent/oneshot"
+	"pollux/internal/agent/opencode"
 	"pollux/internal/agent/pool"
 	"pollux/internal/agent/queue"
+	"pollux/internal/agent/qwen"
 )
 
 // table has a row for each agent. The first is the default.
-var table = []*agent.Agent{gemini.Agent(), codex.Agent(), claude.Agent()}
+var table = []*agent.Agent{
+	gemini.Agent(), codex.Agent(), claude.Agent(), copilot.Agent(), qwen.Agent(), opencode.Agent(),
+}
 
 // Default returns the first agent of the table. Its settings and variables have existed the
 // longest.

@@ -29,6 +29,7 @@ func Agent() *agent.Agent { return row }
 
 var row = &agent.Agent{
 	Name: "claude", DisplayName: "Claude Code", Model: "Claude", Provider: "anthropic",
+	Clients: []string{"claude-code"},
 	Command: command, CommandVar: "CLAUDE_PATH", VarPrefix: "CLAUDE_",
 	ExampleModel: "claude-sonnet-5-5",
 	MaxPrompt:    maxPrompt,

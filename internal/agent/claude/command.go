@@ -101,6 +101,8 @@ func warmCommand(l agent.Launch) (agent.Command, error) {
 	if err := os.Mkdir(tmp, 0o700); err != nil {
 		return agent.Command{}, err
 	}
+	dir, _ := configDir(l.Env)
+	program.OwnDirs(dir)
 	return agent.Command{Args: append(protocol[:len(protocol):len(protocol)], enforce...), Env: childEnv(l.Env, tmp), Writable: Writable(l.Env)}, nil
 }
 
@@ -121,7 +123,7 @@ func configDir(env agent.Env) (dir, state string) {
 // from the temporary directory of its process. They may not exist yet.
 func Writable(env agent.Env) []string {
 	dir, state := configDir(env)
-	if dir == "" {
+	if !filepath.IsAbs(dir) {
 		return nil
 	}
 	return []string{dir, state}

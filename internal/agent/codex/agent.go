@@ -27,6 +27,7 @@ func Agent() *agent.Agent { return row }
 
 var row = &agent.Agent{
 	Name: "codex", DisplayName: "Codex CLI", Model: "GPT", Provider: "openai",
+	Clients: []string{"codex"},
 	Command: command, CommandVar: "CODEX_PATH", VarPrefix: "CODEX_",
 	ExampleModel: "gpt-5.5",
 	MaxPrompt:    maxPrompt,

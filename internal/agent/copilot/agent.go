@@ -35,6 +35,7 @@ func Agent() *agent.Agent { return row }
 
 var row = &agent.Agent{
 	Name: "copilot", DisplayName: "Copilot CLI", Model: "Copilot",
+	Clients: []string{"github-copilot", "copilot"},
 	Command: command, CommandVar: "COPILOT_PATH", VarPrefix: "COPILOT_",
 	ExampleModel: "claude-sonnet-4.5",
 	Provider:     "github.copilot",
@@ -194,6 +195,6 @@ func start(l agent.Launch) (agent.Command, error) {
 	return agent.Command{
 		Args:     []string{"--acp", "--disable-builtin-mcps", "--no-ask-user", "--no-remote", "--available-tools", strings.Join(readTools, ",")},
 		Env:      variables.Env(l.Env, tmp, "COPILOT_AUTO_UPDATE=false"),
-		Writable: Writable(l.Env),
+		Writable: program.OwnDirs(Writable(l.Env)...),
 	}, nil
 }

@@ -34,6 +34,7 @@ func Agent() *agent.Agent { return row }
 
 var row = &agent.Agent{
 	Name: "opencode", DisplayName: "opencode", Model: "opencode",
+	Clients: []string{"opencode"},
 	Command: command, CommandVar: "OPENCODE_PATH", VarPrefix: "OPENCODE_",
 	ExampleModel: "anthropic/claude-sonnet-4-5",
 	Provider:     "opencode", // any provider: the settings name it
@@ -220,5 +221,5 @@ func start(l agent.Launch) (agent.Command, error) {
 		"OPENCODE_DISABLE_LSP_DOWNLOAD=1",
 		// The conversations do not belong into the user's history.
 		"OPENCODE_DB="+filepath.Join(l.TempDir, "opencode.db"),
-	), Writable: Writable(l.Env)}, nil
+	), Writable: program.OwnDirs(Writable(l.Env)...)}, nil
 }

@@ -191,3 +191,13 @@ func (v Variables) Env(env agent.Env, tmp string, more ...string) []string {
 	}
 	return append(all, more...)
 }
+
+// OwnDirs makes an agent's own directories that do not exist yet, because the agent could not
+// make them behind a wall. It returns those with an absolute path.
+func OwnDirs(dirs ...string) []string {
+	own := slices.DeleteFunc(dirs, func(dir string) bool { return !filepath.IsAbs(dir) })
+	for _, dir := range own {
+		os.MkdirAll(dir, 0o700) // or the agent says what is wrong
+	}
+	return own
+}

@@ -46,6 +46,7 @@ func Agent() *agent.Agent { return row }
 
 var row = &agent.Agent{
 	Name: "qwen", DisplayName: "Qwen Code", Model: "Qwen",
+	Clients: []string{"qwen"},
 	Command: command, CommandVar: "QWEN_PATH", VarPrefix: "QWEN_",
 	ExampleModel: "qwen3-coder-plus",
 	Provider:     "qwen",
@@ -236,6 +237,6 @@ func start(l agent.Launch) (agent.Command, error) {
 		},
 		Env: variables.Env(l.Env, tmp, "QWEN_CODE_SYSTEM_SETTINGS_PATH="+system, "QWEN_CODE_TRUSTED_FOLDERS_PATH="+trusted,
 			"QWEN_CODE_NO_RELAUNCH=true"),
-		Writable: Writable(l.Env),
+		Writable: program.OwnDirs(Writable(l.Env)...),
 	}, nil
 }
