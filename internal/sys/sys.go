@@ -86,8 +86,8 @@ func Shared(dir string) bool { return shared(dir) }
 // Shell returns a command that runs the line in the system's shell.
 func Shell(line string) *exec.Cmd { return shell(line) }
 
-// Exec runs a program in place of this one, as the same process. It returns only an error,
-// on Windows [errors.ErrUnsupported].
+// Exec runs a program in place of this one, as the same process. In a [Child], the program
+// ends with the parent, too. Exec returns only an error, on Windows [errors.ErrUnsupported].
 func Exec(path string, argv, env []string) error { return execute(path, argv, env) }
 
 // FreeSpace returns how many bytes the user may still write in dir.

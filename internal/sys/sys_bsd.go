@@ -12,6 +12,8 @@ import (
 
 func tieToParent(*exec.Cmd) {}
 
+func tieThreadToParent() {}
+
 func namespace() string { return "" }
 
 func shared(string) bool { return false }

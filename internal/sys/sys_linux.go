@@ -217,6 +217,11 @@ func tieToParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 }
 
+// tieThreadToParent does for this thread what tieToParent did for the first one of this
+// process. The parent-death signal belongs to a thread, and the thread that runs another
+// program becomes the process.
+func tieThreadToParent() { unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0) }
+
 // hasAttributes reports whether a file has extended attributes that a new file
 // would lack. SELinux labels every file, a new one like its neighbours.
 func hasAttributes(f *os.File) bool {

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"syscall"
 
@@ -104,6 +105,9 @@ func freeSpace(dir string) (int64, error) {
 }
 
 func execute(path string, argv, env []string) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	tieThreadToParent()
 	if err := syscall.Exec(path, argv, env); err != nil {
 		return &fs.PathError{Op: "exec", Path: path, Err: err}
 	}

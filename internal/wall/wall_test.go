@@ -1,23 +1,96 @@
 package wall
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+	"time"
+
+	"pollux/internal/sys"
 )
+
+// parentRole makes the test binary a program that starts a child behind a wall.
+const parentRole = "parent"
+
+func isLauncher() bool { return len(os.Args) > 1 && os.Args[1] == Command }
+
+// The launcher of the tests does not run on the first thread of its process.
+func init() {
+	if isLauncher() {
+		runtime.LockOSThread()
+	}
+}
 
 // The test binary is the launcher, too.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == Command {
-		fmt.Fprintln(os.Stderr, Launch(os.Args[2:]))
+	switch {
+	case isLauncher():
+		failed := make(chan error)
+		go func() { failed <- Launch(os.Args[2:]) }()
+		fmt.Fprintln(os.Stderr, <-failed)
 		os.Exit(1)
+	case len(os.Args) > 1 && os.Args[1] == parentRole:
+		cmd := exec.Command("sleep", "600")
+		err := Enclose(cmd, Self, Gate{})
+		cmd.Stdout = os.Stdout // ends with the child
+		if err == nil {
+			_, err = sys.StartChild(cmd)
+		}
+		fmt.Println("started:", err)
+		select {}
 	}
 	os.Exit(m.Run())
+}
+
+// If the program that started the launcher is killed, the child ends: it was not, because the
+// signal for that belongs to the thread that becomes the child.
+func TestParentIsKilled(t *testing.T) {
+	needWall(t)
+	parent := exec.Command(os.Args[0], parentRole)
+	out, err := parent.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := parent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r := bufio.NewReader(out)
+	if line, err := r.ReadString('\n'); line != "started: <nil>\n" || err != nil {
+		t.Errorf("%q, %v", line, err)
+	}
+	// The launcher has become the child.
+	for {
+		pids, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent.Process.Pid))
+		var all []byte
+		for _, path := range pids {
+			text, _ := os.ReadFile(path)
+			all = append(all, text...)
+		}
+		name, _ := os.ReadFile(fmt.Sprintf("/proc/%s/comm", strings.TrimSpace(string(all))))
+		if string(name) == "sleep\n" {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	parent.Process.Kill()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		io.Copy(io.Discard, r)
+		parent.Wait()
+	}()
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		t.Error("the child outlives its parent")
+	}
 }
 
 // needWall skips a test where the kernel has no Landlock. The machine on which all tests must
