@@ -1803,7 +1803,12 @@ name of the AGENT."
 
 ;;;; Questions
 
+(defconst pollux--askable '("gemini" "codex" "claude" "copilot" "qwen" "opencode")
+  "The agents that can be asked.")
+
 (defvar pollux--question nil "The process that answers a question.")
+
+(defvar-local pollux--answered nil "Whether the conversation in the buffer can be continued.")
 
 (defvar pollux-answer-mode-map
   (let ((map (make-sparse-keymap)))
@@ -1820,7 +1825,8 @@ name of the AGENT."
 (defun pollux--end-question ()
   "End the question in progress."
   (when (process-live-p pollux--question)
-    (delete-process pollux--question)))
+    (signal-process pollux--question 'SIGTERM))
+  (setq pollux--question nil))
 
 (defun pollux-answer-close ()
   "End the question in progress, and close the buffer with the answers."
@@ -1836,12 +1842,12 @@ name of the AGENT."
           (goto-char (point-max))
           (insert text))))))
 
-(defun pollux--excerpt ()
-  "Return the lines of the region as a part of a question."
+(defun pollux--excerpt (directory)
+  "Return the lines of the region as a part of a question about DIRECTORY."
   (if (not (use-region-p))
       ""
     (format "%s, lines %d to %d:\n\n```\n%s\n```\n\n"
-            (if buffer-file-name (file-relative-name buffer-file-name) (buffer-name))
+            (if buffer-file-name (file-relative-name buffer-file-name directory) (buffer-name))
             (line-number-at-pos (region-beginning) t) (pollux--last-line)
             (buffer-substring-no-properties (region-beginning) (region-end)))))
 
@@ -1852,35 +1858,47 @@ The agent can read the files here, and change nothing.  Asking again continues
 the conversation until the buffer is closed.  With a prefix argument, ask for
 the name of the AGENT."
   (interactive (list (read-string "Ask an agent: ")
-                     (when current-prefix-arg (pollux--read-agent))))
+                     (when current-prefix-arg
+                       (completing-read "Agent: " pollux--askable nil t))))
   (when (string-empty-p question)
     (user-error "Enter a question"))
   (when (process-live-p pollux--question)
     (user-error "A question is still being answered: press q in its window to end it"))
-  (let* ((prompt (concat (pollux--excerpt) question))
-         (directory default-directory)
-         (buffer (get-buffer-create "*pollux answer*"))
+  (let* ((buffer (get-buffer-create "*pollux answer*"))
          (more (> (buffer-size buffer) 0))
+         (directory (if more
+                        (buffer-local-value 'default-directory buffer)
+                      (file-name-as-directory (or (pollux--project-root default-directory)
+                                                  (car (pollux--roots))))))
+         (prompt (concat (pollux--excerpt directory) question))
          (command (append (list (pollux--program) "ask" "--stream")
                           (when agent (list "--agent" agent))
-                          (when more (list "--continue")))))
+                          (when (buffer-local-value 'pollux--answered buffer)
+                            (list "--continue")))))
     (with-current-buffer buffer
       (unless (derived-mode-p 'pollux-answer-mode)
         (pollux-answer-mode))
-      (unless more
-        (setq default-directory directory)))
+      (setq default-directory directory))
     (display-buffer buffer)
     (pollux--add-answer buffer (concat (when more "\n") "> " question "\n\n"))
-    (let ((default-directory (buffer-local-value 'default-directory buffer)))
+    (let ((default-directory directory)
+          (errors (generate-new-buffer " *pollux ask errors*")))
       (setq pollux--question
             (make-process :name "pollux-ask" :command command :buffer nil
                           :connection-type 'pipe :coding 'utf-8-emacs-unix :noquery t
                           :stderr (make-pipe-process
                                    :name "pollux-ask-errors" :noquery t :coding 'utf-8-emacs-unix
-                                   :sentinel #'ignore
+                                   :buffer errors
+                                   :sentinel (lambda (_ _) (kill-buffer errors))
                                    :filter (lambda (_ text) (pollux--add-answer buffer (concat "\n" text))))
                           :filter (lambda (_ text) (pollux--add-answer buffer text))
-                          :sentinel (lambda (_ _) (pollux--add-answer buffer "\n* * *\n")))))
+                          :sentinel
+                          (lambda (process _)
+                            (pollux--add-answer buffer "\n* * *\n")
+                            (when (and (buffer-live-p buffer) (eq (process-status process) 'exit)
+                                       (= 0 (process-exit-status process)))
+                              (with-current-buffer buffer
+                                (setq pollux--answered t)))))))
     (process-send-string pollux--question prompt)
     (process-send-eof pollux--question)))
 

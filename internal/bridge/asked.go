@@ -130,7 +130,7 @@ func (b *Bridge) pick(c Common, search bool) (*asked, error) {
 	}
 	able := slices.DeleteFunc(b.usable(), func(a *asked) bool { return !a.searches() })
 	if len(able) == 0 {
-		return nil, errors.New("no agent here can search the web: Gemini CLI can, once it is installed")
+		return nil, errors.New("no agent here can search the web: Gemini CLI and Codex CLI can, once they are installed")
 	}
 	return nil, fmt.Errorf("%s cannot search the web: name one of %s", b.agents[i].Agent.DisplayName, strings.Join(names(able), ", "))
 }

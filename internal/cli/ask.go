@@ -48,8 +48,9 @@ func newAsk(streams IO) *cobra.Command {
 		Use:   "ask [QUESTION]",
 		Short: "Ask an agent a question from the shell, read-only",
 		Long: `Asks an agent a question and prints the answer. The agent can read this directory,
-and nothing else. Without a question, or with -, the question is read from
-standard input. With both, the standard input follows the question:
+and change nothing. (Codex CLI can read all files that you can.) Without a
+question, or with -, the question is read from standard input. With both, the
+standard input follows the question:
 
   pollux ask "what does this project do?"
   pollux ask --continue "and who uses it?"

@@ -32,8 +32,8 @@ func newBridge(streams IO) *cobra.Command {
 VS Code and every other MCP client. Its tools ask ` + agentNames("or") + `.
 The client starts it; pollux install bridge adds it to a client's settings.
 
-An agent that is asked can read and search, and nothing else, whatever its
-settings say. Environment variables, with defaults in parentheses:
+An asked agent can read and search, and change nothing, whatever its settings
+say. Environment variables, with defaults in parentheses:
 
 ` + config.Variables("bridge", "pool", "log") + `
 pollux config shows the values in use. config.toml can set them, too.

@@ -100,7 +100,7 @@ func newRoot(streams IO) *cobra.Command {
 		Long: `Pollux connects coding agents in the terminal, such as Gemini CLI and Claude
 Code, to your editor. It tells the agent what you have open and selected, and
 shows the changes that the agent proposes as diffs that you edit, accept or
-reject. It also lets other agents, and your shell, ask Gemini CLI, read-only.
+reject. It also lets your agents and your shell ask any of them, read-only.
 
 Start here:
 

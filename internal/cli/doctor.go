@@ -41,7 +41,7 @@ func newDoctor(streams IO) *cobra.Command {
 		Long: `Replays what each agent does when it is started here: which companion it looks
 for and chooses, whether that answers, and what in the settings, the terminal or
 the system prevents a connection. Then it tries what the bridge needs, up to a warm
-process of Gemini CLI and a pool. It sends no prompt, so it uses no quota. (Gemini
+process of each agent and a pool. It sends no prompt, so it uses no quota. (Gemini
 CLI records the session in its own directory, ~/.gemini, as it always does.)
 
 Doctor examines the agents that are on the PATH or have a directory of settings,
@@ -202,7 +202,7 @@ func doctorParts(geminiCommand string, wall agent.Wall) []doctor.Part {
 			},
 		},
 		{
-			Name: doctor.Bridge, Heading: "The bridge, for agents that ask Gemini CLI",
+			Name: doctor.Bridge, Heading: "The bridge, with Gemini CLI",
 			Agent: geminiide.GeminiCommand, Title: geminiTitle, Here: hasGemini, Checks: []doctor.Check{gemini.Bridge, checkPool},
 		},
 	}

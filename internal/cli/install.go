@@ -24,7 +24,7 @@ func newInstall(streams IO) *cobra.Command {
 first and written when you agree.
 
     pollux install nvim                  connect Neovim to agents
-    pollux install bridge claude-code    let Claude Code ask Gemini CLI
+    pollux install bridge claude-code    let Claude Code ask other agents
     pollux install nvim --remove         uninstall it`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -45,8 +45,8 @@ func newInstallBridge(streams IO) *cobra.Command {
 		Use:       "bridge CLIENT",
 		Short:     "Add the bridge to an MCP client",
 		ValidArgs: names,
-		Long: `Adds pollux bridge to the settings of an MCP client, which can then use Gemini CLI
-as tools. The change is shown first and written when you agree. The rest of the
+		Long: `Adds pollux bridge to the settings of an MCP client, which can then ask other
+agents with its tools. The change is shown first and written when you agree. The rest of the
 file stays as it is. Clients: ` + strings.Join(names, ", ") + `.
 
 --remove removes it again.`,
@@ -86,7 +86,7 @@ file stays as it is. Clients: ` + strings.Join(names, ", ") + `.
 				fmt.Fprintf(streams.Err, "pollux: removed from %s; restart %s\n", path, c.Title)
 				return nil
 			}
-			fmt.Fprintf(streams.Err, "pollux: wrote %s\npollux: next: restart %s and ask it to ask Gemini; "+
+			fmt.Fprintf(streams.Err, "pollux: wrote %s\npollux: next: restart %s and ask it to ask another agent; "+
 				"`pollux doctor` checks what the bridge needs\n", path, c.Title)
 			return nil
 		},

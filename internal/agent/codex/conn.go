@@ -110,7 +110,8 @@ func (c *Conn) NewSession(ctx context.Context, dir string) (agent.Session, error
 		Model    string `json:"model"`
 		Approval any    `json:"approvalPolicy"`
 		Sandbox  struct {
-			Type string `json:"type"`
+			Type    string `json:"type"`
+			Network bool   `json:"networkAccess"`
 		} `json:"sandbox"`
 		Profile struct {
 			ID string `json:"id"`
@@ -121,8 +122,8 @@ func (c *Conn) NewSession(ctx context.Context, dir string) (agent.Session, error
 	if err := c.rpc.call(ctx, "thread/start", params, &res); err != nil {
 		return agent.Session{}, err
 	}
-	if res.Sandbox.Type != "readOnly" || res.Approval != "never" || res.Profile.ID != profile {
-		return agent.Session{}, &agent.Refused{Code: unenforced, Message: fmt.Sprintf("sandbox %q, approvals %v, permissions %q", res.Sandbox.Type, res.Approval, res.Profile.ID)}
+	if res.Sandbox.Type != "readOnly" || res.Sandbox.Network || res.Approval != "never" || res.Profile.ID != profile {
+		return agent.Session{}, &agent.Refused{Code: unenforced, Message: fmt.Sprintf("sandbox %q, network %v, approvals %v, permissions %q", res.Sandbox.Type, res.Sandbox.Network, res.Approval, res.Profile.ID)}
 	}
 	c.mu.Lock()
 	c.threads[res.Thread.ID] = &thread{}

@@ -180,7 +180,7 @@ func Writable(env agent.Env) []string {
 		dir, _ := env.HomeDir()
 		cache = filepath.Join(dir, ".cache")
 	}
-	return []string{home(env), filepath.Join(cache, "copilot")}
+	return []string{home(env), filepath.Join(cache, "copilot"), env.Get("COPILOT_CACHE_HOME"), env.Get("COPILOT_PKG_CACHE_HOME")}
 }
 
 // start returns the command of a process.

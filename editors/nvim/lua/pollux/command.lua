@@ -106,11 +106,12 @@ local commands = {
     send(opts, params, rest)
   end,
   ask = function(opts, rest)
+    local ask = require("pollux.ask")
     local agent, question = rest:match("^(%S+)%s+(.+)$")
-    if not vim.tbl_contains(M.agents(), agent) then
+    if not vim.tbl_contains(ask.agents, agent) then
       agent, question = nil, rest
     end
-    require("pollux.ask").ask(opts, agent, question)
+    ask.ask(opts, agent, question)
   end,
   diagnostics = function(opts, rest)
     local params, buf = target(opts)
@@ -157,7 +158,7 @@ local commands = {
 
 -- Returns the commands of the agents that the user can name, those that are installed
 -- first.
-function M.agents()
+local function agents()
   local installed, others = {}, {}
   for _, agent in ipairs(client.info and client.info.agents or {}) do
     table.insert(vim.fn.executable(agent.command) == 1 and installed or others, agent.command)
@@ -167,12 +168,14 @@ end
 
 function M.complete(lead, line)
   local all = {}
-  if line:match("Pollux%s+send%s+%-%-agent%s+%S*$") or line:match("Pollux%s+ask%s+%S*$") then
-    all = M.agents()
+  if line:match("Pollux%s+ask%s+%S*$") then
+    all = require("pollux.ask").agents
+  elseif line:match("Pollux%s+send%s+%-%-agent%s+%S*$") then
+    all = agents()
   elseif line:match("^%S*%s+%S*$") then
     all = vim.tbl_keys(commands)
     table.sort(all)
-    vim.list_extend(all, M.agents())
+    vim.list_extend(all, agents())
   end
   return vim.tbl_filter(function(name)
     return name:sub(1, #lead) == lead
@@ -187,7 +190,7 @@ function M.run(opts)
     name = "redo-hunk"
   end
   local command = commands[name]
-  if not command and vim.tbl_contains(M.agents(), name) then
+  if not command and vim.tbl_contains(agents(), name) then
     return require("pollux.terminal").open(name, vim.list_slice(opts.fargs, 2))
   end
   if not command and not client.ready() then

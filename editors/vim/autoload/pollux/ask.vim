@@ -4,8 +4,13 @@ vim9script
 import autoload 'pollux.vim' as options
 import autoload 'pollux/client.vim'
 
+# The agents that can be asked.
+export const AGENTS = ['gemini', 'codex', 'claude', 'copilot', 'qwen', 'opencode']
+
 const name = 'pollux://answer'
 var job: job # of the question in progress
+var directory = '' # of the conversation in the buffer
+var answered = false # whether the conversation can be continued
 
 def Running(): bool
   return job_status(job) == 'run'
@@ -28,13 +33,13 @@ export def Closed()
   if Running()
     job_stop(job)
   endif
+  job = null_job
 enddef
 
 # Shows the buffer with the answers, and returns it. It is empty before the first question.
 def Answers(): number
   var buf = bufnr('^' .. name .. '$')
-  var window = bufwinid(buf)
-  if window > 0
+  if buf > 0 && bufwinid(buf) > 0
     return buf
   endif
   var before = win_getid()
@@ -44,8 +49,10 @@ def Answers(): number
   else
     execute 'file' name
     setlocal buftype=nofile bufhidden=wipe noswapfile filetype=markdown wrap nomodifiable
-    nnoremap <buffer> q <Cmd>close<CR>
+    nnoremap <buffer> q <Cmd>bwipeout!<CR>
     autocmd BufWipeout <buffer> pollux#ask#Closed()
+    directory = getcwd()
+    answered = false
   endif
   buf = bufnr()
   win_gotoid(before)
@@ -69,29 +76,36 @@ export def Ask(agent: string, question: string, range: number, line1: number, li
   endif
   var prompt = question
   if range > 0
-    prompt = printf("%s, lines %d to %d:\n\n```\n%s\n```\n\n%s", fnamemodify(bufname(), ':.'), line1, line2,
-      getline(line1, line2)->join("\n"), question)
+    prompt = printf("%s, lines %d to %d:\n\n```\n%s\n```\n\n%s", fnamemodify(bufname(), ':.') ?? 'unsaved text',
+      line1, line2, getline(line1, line2)->join("\n"), question)
   endif
   var buf = Answers()
-  var more = len(getbufline(buf, 1, '$')) > 1
   var command = [program, 'ask', '--stream']
   if agent != ''
     extend(command, ['--agent', agent])
   endif
-  if more
+  if answered
     add(command, '--continue')
   endif
-  Append(buf, (more ? "\n" : '') .. '> ' .. question .. "\n\n")
-  job = job_start(command, {
-    in_mode: 'raw', out_mode: 'raw', err_mode: 'nl', noblock: 1, stoponexit: 'term',
+  Append(buf, (len(getbufline(buf, 1, '$')) > 1 ? "\n" : '') .. '> ' .. question .. "\n\n")
+  var started: job
+  started = job_start(command, {
+    cwd: directory, in_mode: 'raw', out_mode: 'raw', err_mode: 'nl', stoponexit: 'term',
     out_cb: (_, text) => Append(buf, text),
     err_cb: (_, line) => Append(buf, "\n" .. line .. "\n"),
-    exit_cb: (_, _) => Append(buf, "\n* * *\n"),
+    exit_cb: (_, code) => {
+      answered = answered || code == 0 && job == started
+    },
+    close_cb: (_) => Append(buf, "\n* * *\n"),
   })
-  if Running()
-    ch_sendraw(job, prompt)
-    ch_close_in(job)
-  else
+  job = started
+  if !Running()
     Append(buf, printf("cannot start `%s`\n", program))
+    return
   endif
+  ch_sendraw(job, prompt)
+  ch_close_in(job)
+  for window in win_findbuf(buf)
+    win_execute(window, 'normal! G')
+  endfor
 enddef

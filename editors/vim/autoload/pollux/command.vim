@@ -120,7 +120,9 @@ enddef
 
 export def Complete(lead: string, line: string, _: number): list<string>
   var all: list<string> = []
-  if line =~ 'Pollux\s\+\(send\s\+--agent\|ask\)\s\+\S*$'
+  if line =~ 'Pollux\s\+ask\s\+\S*$'
+    all = copy(ask.AGENTS)
+  elseif line =~ 'Pollux\s\+send\s\+--agent\s\+\S*$'
     all = Agents()
   elseif line =~ '^\S*\s\+\S*$'
     all = sort(copy(names)) + Agents()
@@ -149,7 +151,7 @@ export def Run(args: string, range: number, line1: number, line2: number)
     endif
   elseif name == 'ask'
     var agent = matchstr(rest, '^\S\+\ze\s')
-    if index(Agents(), agent) >= 0
+    if index(ask.AGENTS, agent) >= 0
       ask.Ask(agent, trim(rest[len(agent) :]), range, line1, line2)
     else
       ask.Ask('', rest, range, line1, line2)
