@@ -144,7 +144,7 @@ func Shorten(s string, n int) string {
 }
 
 var (
-	secretName = lazy.Regexp(`(?i)(KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS)$`)
+	secretName = lazy.Regexp(`(?i)(KEY|TOKEN|SECRET|PASSWORD|PASSPHRASE|CREDENTIALS|HEADERS|BEDROCK)$`)
 	queryKey   = lazy.Regexp(`([?&](?:key|token|access_token)=)[^&\s"]+`)
 )
 

@@ -70,6 +70,10 @@ type Agent struct {
 	// ReadOnly returns an error for a program that cannot be enforced read-only.
 	// Pollux does not start it.
 	ReadOnly func(Source, Program) error
+	// Sandboxed says that the agent runs the model's commands in its own sandbox of the
+	// kernel, in which nothing can be written. Such a sandbox does not start behind a [Wall],
+	// so the agent runs without one.
+	Sandboxed bool
 	// CheckTempDir returns an error for a temporary directory that the agent
 	// cannot use. It may be nil.
 	CheckTempDir func(dir string) error
@@ -157,10 +161,6 @@ type Command struct {
 	// do not exist are skipped. Parents are directories in which it must be able to make
 	// directories, but need not change files.
 	Writable, Parents []string
-	// Sandboxed says that the agent runs the model's commands in a sandbox of the kernel in
-	// which nothing can be written. Such a sandbox cannot be made behind a [Wall], so the
-	// process runs without one.
-	Sandboxed bool
 	// Unlinked names the user's credentials that the process cannot see.
 	Unlinked []string
 	// Log is the path of a file, which does not exist yet, to which the process appends what

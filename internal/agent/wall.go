@@ -40,15 +40,19 @@ func (w Wall) String() string {
 	return "the kernel does not keep agents from changing files: bridge.wall is off"
 }
 
-// Check returns an error of kind [Unenforceable] if a wall is required, and there is none.
+// Check returns an error of kind [Unenforceable] if a wall is required, and the agent cannot run behind one.
 func (w Wall) Check(row *Agent) error {
-	if w.Mode != WallRequired || w.Missing == nil {
+	why := ""
+	switch {
+	case w.Mode != WallRequired:
+	case w.Missing != nil:
+		why = w.Missing.Error()
+	case row.Sandboxed:
+		why = "it does not start behind the wall"
+	}
+	if why == "" {
 		return nil
 	}
-	return w.refuse(row, w.Missing.Error())
-}
-
-func (w Wall) refuse(row *Agent, why string) error {
 	err := row.Error(Unenforceable, why)
 	err.Remedy = Remedy{
 		What: "the kernel cannot keep " + row.DisplayName + " from changing files, which bridge.wall requires",
@@ -64,13 +68,8 @@ func (w Wall) Cmd(row *Agent, c Command, p Program, l Launch) (*exec.Cmd, error)
 		return nil, err
 	}
 	cmd, err := c.Cmd(p, l.Dir)
-	switch {
-	case err != nil || !w.Stands():
+	if err != nil || !w.Stands() || row.Sandboxed {
 		return cmd, err
-	case c.Sandboxed && w.Mode == WallRequired:
-		return nil, w.refuse(row, "it does not start behind the wall")
-	case c.Sandboxed:
-		return cmd, nil
 	}
 	gate := wall.Gate{Writable: append([]string{l.TempDir}, c.Writable...), Parents: c.Parents}
 	return cmd, wall.Enclose(cmd, w.Launcher, gate)

@@ -57,9 +57,9 @@ func TestWall(t *testing.T) {
 		}
 
 		// An agent with a sandbox of its own starts without the wall, unless one is required.
-		c := c
-		c.Sandboxed = true
-		cmd, err = tt.wall.Cmd(row, c, Program{Argv: []string{program, "x"}}, Launch{Dir: dir})
+		sandboxed := *row
+		sandboxed.Sandboxed = true
+		cmd, err = tt.wall.Cmd(&sandboxed, c, Program{Argv: []string{program, "x"}}, Launch{Dir: dir})
 		var fault *Error
 		if refused := errors.As(err, &fault) && fault.Kind == Unenforceable; refused != (tt.wall.Mode == WallRequired) || !refused && !slices.Equal(cmd.Args, free) {
 			t.Errorf("%+v: %v, %v", tt.wall, cmd, err)

@@ -107,7 +107,10 @@ func names(all []*asked) []string {
 // pick returns the agent for a call: the one that it names, the one of the settings, or the
 // first usable one, if possible of another kind than the client.
 func (b *Bridge) pick(c Common, search bool) (*asked, error) {
-	name := cmp.Or(strings.TrimSpace(c.Agent), b.cfg.Prefer)
+	name := strings.TrimSpace(c.Agent)
+	if prefer := b.named(b.cfg.Prefer); name == "" && prefer != nil && (!search || prefer.searches()) {
+		return prefer, nil
+	}
 	if name == "" && len(b.agents) > 1 {
 		usable := slices.DeleteFunc(b.usable(), func(a *asked) bool { return search && !a.searches() })
 		own := func(a *asked) bool { return a.Agent.IsClient(c.client) }
@@ -118,21 +121,20 @@ func (b *Bridge) pick(c Common, search bool) (*asked, error) {
 			return usable[0], nil
 		}
 	}
-	i := slices.IndexFunc(b.agents, func(a *asked) bool { return a.Agent.Name == name })
-	switch {
-	case name == "":
-		i = 0
-	case i < 0:
-		return nil, fmt.Errorf("%s is %q: it must be one of %s", b.cfg.Names.Agent, shorten(name, 60), strings.Join(names(b.agents), ", "))
+	a := b.agents[0]
+	if name != "" {
+		if a = b.named(name); a == nil {
+			return nil, fmt.Errorf("%s is %q: it must be one of %s", b.cfg.Names.Agent, shorten(name, 60), strings.Join(names(b.agents), ", "))
+		}
 	}
-	if a := b.agents[i]; !search || a.searches() {
+	if !search || a.searches() {
 		return a, nil
 	}
 	able := slices.DeleteFunc(b.usable(), func(a *asked) bool { return !a.searches() })
 	if len(able) == 0 {
 		return nil, errors.New("no agent here can search the web: Gemini CLI and Codex CLI can, once they are installed")
 	}
-	return nil, fmt.Errorf("%s cannot search the web: name one of %s", b.agents[i].Agent.DisplayName, strings.Join(names(able), ", "))
+	return nil, fmt.Errorf("%s cannot search the web: name one of %s", a.Agent.DisplayName, strings.Join(names(able), ", "))
 }
 
 // Chosen returns the agent that a call will ask, unless it continues a conversation.
@@ -142,6 +144,16 @@ func (b *Bridge) Chosen(c Common, search bool) (*agent.Agent, error) {
 		return nil, err
 	}
 	return a.Agent, nil
+}
+
+// named returns the agent with a name, or nil.
+func (b *Bridge) named(name string) *asked {
+	for _, a := range b.agents {
+		if a.Agent.Name == name {
+			return a
+		}
+	}
+	return nil
 }
 
 // checkDepth returns an error in a process that an asked agent has started: agents that ask

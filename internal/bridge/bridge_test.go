@@ -455,7 +455,7 @@ func TestPingAnswersWhileAllIsBusy(t *testing.T) {
 		}
 		synctest.Wait()
 		text, err := b.Ping(t.Context())
-		if err != nil || !strings.Contains(text, "1 of 1 running, 1 waiting") || !strings.Contains(text, "enforced") {
+		if err != nil || !strings.Contains(text, "1 running, 1 waiting, at most 1 of each account") || !strings.Contains(text, "enforced") {
 			t.Errorf("got %q, %v", text, err)
 		}
 		b.Close()

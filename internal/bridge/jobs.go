@@ -284,6 +284,10 @@ func (b *Bridge) checkArguments(tool string, arguments json.RawMessage) error {
 		if err = decode(arguments, &in); err == nil {
 			err = b.checkQuery(in)
 		}
+		if err == nil && len(in.Agents) > 0 {
+			in.ChangeMode = in.ChangeMode || tool == "change"
+			err = b.CheckPanel(in)
+		}
 		common = in.Common
 	}
 	if err == nil {

@@ -31,6 +31,8 @@ func (b *Bridge) CheckPanel(in QueryInput) error {
 		return errors.New("several agents cannot be asked for changes at the same time: ask one")
 	case in.SessionID != "":
 		return fmt.Errorf("several agents cannot continue one conversation: leave out %s, or ask one agent", names.Session)
+	case in.Model != "":
+		return fmt.Errorf("several agents have different models: leave out %s, or ask one agent", names.Model)
 	case in.Agent != "":
 		return fmt.Errorf("%s and a list of agents exclude each other: give one of them", names.Agent)
 	}
@@ -127,6 +129,13 @@ func (s *Server) panel(ctx context.Context, req *mcp.CallToolRequest, in QueryIn
 		if a.Text != "" {
 			text.WriteString(a.Text + "\n\n")
 		}
+		notes := a.Notes
+		if id := a.Meta.SessionID; id != "" {
+			notes = append(slices.Clone(notes), fmt.Sprintf("to continue with %s, pass sessionId %q", a.Agent, id))
+		}
+		for _, line := range bracket(notes, notesRoom/2) {
+			text.WriteString(line + "\n\n")
+		}
 		if a.Meta.DurationMs >= longest.DurationMs {
 			longest.DurationMs = a.Meta.DurationMs
 		}
@@ -138,6 +147,6 @@ func (s *Server) panel(ctx context.Context, req *mcp.CallToolRequest, in QueryIn
 		return nil, err
 	}
 	r.StructuredContent = json.RawMessage(data)
-	r.IsError = failures == len(answers)
+	r.IsError = failures == len(answers) || failures > 0 && ctx.Err() != nil
 	return r, nil
 }

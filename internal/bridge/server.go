@@ -222,8 +222,8 @@ func (s *Server) tools() []tool {
 	tools := []tool{
 		define("query", "{{model}} Query",
 			"Ask {{model}} a question about code, a document, an image or a design, or for a second opinion. "+
-				"{{model}} reads the files it needs in workingDirectory by itself. It cannot write files or run "+
-				"commands. A long answer comes in parts: see fetch-chunk.",
+				"{{model}} reads the files it needs in workingDirectory by itself. It cannot change files. "+
+				"A long answer comes in parts: see fetch-chunk.",
 			map[string]any{
 				"prompt": text("The question, with everything that {{model}} needs to know."), "files": files, "model": model,
 				"workingDirectory": dir, "timeout": timeout, "maxResponseLength": length,
@@ -367,6 +367,9 @@ func (s *Server) change(ctx context.Context, req *mcp.CallToolRequest) (*mcp.Cal
 		return r, nil
 	}
 	in.ChangeMode = true
+	if len(in.Agents) > 0 {
+		return failed(s.b.CheckPanel(in), Meta{}), nil
+	}
 	a, err := s.b.Query(ctx, in, reporter(ctx, req))
 	return s.result(req, a, err), nil
 }
@@ -507,8 +510,8 @@ func (b *Bridge) Ping(ctx context.Context) (string, error) {
 		err = errors.Join(errs...)
 	}
 	running, waiting := b.load.counts()
-	line("queue", "%d of %d running, %d waiting, at least %s between starts",
-		running, b.cfg.MaxConcurrent, waiting, b.cfg.StartInterval)
+	line("queue", "%d running, %d waiting, at most %d of each account, at least %s between starts",
+		running, waiting, b.cfg.MaxConcurrent, b.cfg.StartInterval)
 	line("runner", "%s", b.cfg.Runner.Kind)
 	for _, w := range b.workers() {
 		line("warm", "%s", w)

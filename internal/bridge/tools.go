@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -135,6 +136,7 @@ func (c *call) query(ctx context.Context, in QueryInput, limit string) (a Answer
 	}()
 	if len(talk.said) > 0 {
 		c.dir = talk.dir
+		talk.agent = cmp.Or(talk.agent, c.b.cfg.Agent.Name) // older versions asked one agent
 		if in.Agent == "" {
 			if err := c.use(talk.agent); err != nil {
 				return Answer{}, err

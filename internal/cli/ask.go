@@ -152,10 +152,15 @@ func (a *asking) choose(b *bridge.Bridge) (*agent.Agent, error) {
 		return nil, usageError{errors.New("--all cannot be combined with --agent")}
 	case a.all && len(names) == 0:
 		return nil, errors.New("no agent is installed that can be asked: `pollux doctor` says what is missing")
-	case len(names) == 1:
+	case a.all && a.there.away():
+		return nil, usageError{errors.New("--all cannot be combined with --ssh, --socket or --via: name the agents with --agent")}
+	case len(names) == 1 && !a.all:
 		a.in.Agent = names[0]
-	case len(names) > 1:
+	case len(names) > 0:
 		a.in.Agents = names
+		if a.resume || a.stream {
+			return nil, usageError{errors.New("several agents cannot be combined with --continue or --stream: ask one")}
+		}
 		if a.search || a.shape != nil || a.in.Model != "" {
 			return nil, usageError{errors.New("several agents cannot be combined with --search, --json-schema or --model: ask one")}
 		}
@@ -194,12 +199,13 @@ func (a *asking) panel(ctx context.Context, b *bridge.Bridge) error {
 	})
 	a.screen.clear()
 	switch {
-	case ctx.Err() != nil:
-		return interrupted
 	case err != nil:
 		return err
 	case a.asJSON:
 		printed = printJSON(a.streams.Out, answers)
+	}
+	if ctx.Err() != nil {
+		return interrupted
 	}
 	if printed == nil && failed > 0 {
 		fmt.Fprintf(a.streams.Err, "pollux: %d of %d agents gave no complete answer\n", failed, len(answers))

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -118,6 +119,9 @@ func bridgeConfig() (bridge.Config, error) {
 		})
 	}
 	cfg.Runner.Wall = thisWall(cfg.Runner.Wall.Mode)
+	if err == nil && cfg.Prefer != "" && !slices.Contains(askable(), cfg.Prefer) {
+		err = fmt.Errorf("%s is %q: it must be one of %s", v.Origin("bridge.agent"), cfg.Prefer, strings.Join(askable(), ", "))
+	}
 	return cfg, err
 }
 
@@ -149,7 +153,7 @@ func withBridge(ctx context.Context, streams IO, logs *logFlags, there *poolFlag
 		return openRunner(other, there)
 	}
 	if there.away() { // what is installed there is not known
-		cfg.Usable = func(a bridge.Asked) bool { return a.Agent == cfg.Agent }
+		cfg.Usable = func(a bridge.Asked) bool { return a.Agent.Name == cmp.Or(cfg.Prefer, cfg.Agent.Name) }
 	}
 	b, err := bridge.New(runner, cfg)
 	if err != nil {

@@ -82,7 +82,7 @@ func merge(old *hujson.Value, entry serverEntry, indent string) (same bool) {
 	if has.Type != entry.Type && entry.Type != "" {
 		set("type", entry.Type)
 	}
-	if fmt.Sprint(has.Command) != fmt.Sprint(entry.Command) {
+	if !sameCommand(has.Command, entry.Command) {
 		set("command", entry.Command)
 	}
 	if len(entry.Args) > 0 && !slices.Contains(has.Args, "bridge") {
@@ -102,6 +102,17 @@ func merge(old *hujson.Value, entry serverEntry, indent string) (same bool) {
 		}
 	}
 	return same
+}
+
+// sameCommand reports whether a command of the settings starts the bridge. A list may have
+// more arguments.
+func sameCommand(has, want any) bool {
+	words, isList := want.([]string)
+	if !isList {
+		return has == want
+	}
+	list, _ := has.([]any)
+	return len(list) >= len(words) && list[0] == words[0] && slices.Contains(list, any(words[1]))
 }
 
 func hasURL(v *hujson.Value) bool {

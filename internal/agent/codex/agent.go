@@ -34,6 +34,7 @@ var row = &agent.Agent{
 
 	// A command runs in a sandbox in which nothing can be written.
 	ReadTools:  []string{readTool, searchFilesTool, listTool, shellTool, imageTool, searchTool},
+	Sandboxed:  true,
 	WriteTools: []string{patchTool}, SearchTool: searchTool,
 	ToolVerbs: map[string]string{
 		readTool: "reading", searchFilesTool: "searching the files for", listTool: "listing", shellTool: "running",

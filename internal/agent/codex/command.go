@@ -60,7 +60,7 @@ func serverCommand(l agent.Launch) (agent.Command, error) {
 	for _, s := range set {
 		args = append(args, "-c", s)
 	}
-	return agent.Command{Args: append(args, "app-server"), Env: childEnv(l.Env, tmp), Writable: Writable(l.Env), Sandboxed: true}, nil
+	return agent.Command{Args: append(args, "app-server"), Env: childEnv(l.Env, tmp), Writable: Writable(l.Env)}, nil
 }
 
 // ruleDirs returns the directories with rules of the user and of the system. Those of a

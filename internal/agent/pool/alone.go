@@ -35,12 +35,20 @@ func (p *Pool) runAlone(ctx context.Context, req agent.Request, emit func(agent.
 	})
 	s, err := w.session(ctx)
 	if err != nil {
-		return result, w.failure(ctx, err)
+		return result, p.mute(w.failure(ctx, err))
 	}
 	req.Change = nil
 	result, _, err = s.prompt(ctx, req, cmp.Or(req.Replay, req.Prompt), p.idle, emit)
 	result.Runner = agent.Spawned
-	return result, err
+	return result, p.mute(err)
+}
+
+// mute describes [errMute] in terms of the agent.
+func (p *Pool) mute(err error) error {
+	if errors.Is(err, errMute) {
+		return p.agent.Error(agent.Stalled, err.Error())
+	}
+	return err
 }
 
 // startFailure returns the error for a process that did not start.

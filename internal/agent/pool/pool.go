@@ -622,7 +622,7 @@ func (p *Pool) supervise(w *process) {
 	w.err = err
 	close(w.ready)
 	if err != nil {
-		if p.ctx.Err() == nil && !refused {
+		if _, reported := errors.AsType[*agent.Error](err); p.ctx.Err() == nil && !refused && !reported {
 			p.logFailure(w, err)
 		}
 		return

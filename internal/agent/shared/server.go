@@ -358,9 +358,16 @@ func (c *serverConn) own(session string) {
 	if session == "" {
 		return
 	}
-	c.server.mu.Lock()
-	defer c.server.mu.Unlock()
-	c.server.owners[session] = c.caller
+	s := c.server
+	s.mu.Lock()
+	s.owners[session] = c.caller
+	s.mu.Unlock()
+	// What another agent knows of the conversation is old now.
+	for _, r := range s.runners() {
+		if r != c.runner {
+			r.Forget(session)
+		}
+	}
 }
 
 // forget drops a conversation of the connection.
