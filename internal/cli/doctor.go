@@ -41,7 +41,7 @@ func newDoctor(streams IO) *cobra.Command {
 		Long: `Replays what each agent does when it is started here: which companion it looks
 for and chooses, whether that answers, and what in the settings, the terminal or
 the system prevents a connection. Then it tries what the bridge needs, up to a warm
-process of each agent and a pool. It sends no prompt, so it uses no quota. (Gemini
+process of Gemini CLI and a pool. It sends no prompt, so it uses no quota. (Gemini
 CLI records the session in its own directory, ~/.gemini, as it always does.)
 
 Doctor examines the agents that are on the PATH or have a directory of settings,
@@ -222,7 +222,7 @@ func doctorParts(geminiCommand string, wall agent.Wall) []doctor.Part {
 		checks := []doctor.Check{doctor.Command(l.Name, l.Title, l.Package), agent.check}
 		for _, row := range agents.Others() {
 			if row.Name == l.Name {
-				asked := &askchecks.Asked{Agent: row, Source: source(row), Wall: wall, Probe: agents.Probe}
+				asked := &askchecks.Asked{Agent: row, Source: source(row), Wall: wall}
 				checks = append(checks, asked.Check)
 			}
 		}
