@@ -12,8 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// A PanelAnswer is the answer of one agent of a panel. At most one of Text and Error is
-// empty.
+// A PanelAnswer is the answer of one agent of a panel.
 type PanelAnswer struct {
 	Agent string `json:"agent"`
 	Text  string `json:"text"`
@@ -98,17 +97,11 @@ func (b *Bridge) Panel(ctx context.Context, in QueryInput, report func(string), 
 
 // Heading returns a line that says who answered, with which model, and how long it took.
 func (b *Bridge) Heading(a PanelAnswer) string {
-	name := a.Agent
-	for _, known := range b.agents {
-		if known.Agent.Name == a.Agent {
-			name = known.Agent.DisplayName
-		}
-	}
 	details := fmt.Sprintf("%.1f s", float64(a.Meta.DurationMs)/1000)
 	if a.Meta.Model != "" {
 		details = a.Meta.Model + ", " + details
 	}
-	return fmt.Sprintf("%s (%s)", name, details)
+	return fmt.Sprintf("%s (%s)", b.named(a.Agent).Agent.DisplayName, details)
 }
 
 // panel answers a call of query that names several agents.
@@ -119,7 +112,7 @@ func (s *Server) panel(ctx context.Context, req *mcp.CallToolRequest, in QueryIn
 	}
 	var text strings.Builder
 	failures := 0
-	var longest Meta
+	meta := Meta{Model: "several"}
 	for _, a := range answers {
 		fmt.Fprintf(&text, "## %s\n\n", s.b.Heading(a))
 		if a.Error != "" {
@@ -136,12 +129,9 @@ func (s *Server) panel(ctx context.Context, req *mcp.CallToolRequest, in QueryIn
 		for _, line := range bracket(notes, notesRoom/2) {
 			text.WriteString(line + "\n\n")
 		}
-		if a.Meta.DurationMs >= longest.DurationMs {
-			longest.DurationMs = a.Meta.DurationMs
-		}
+		meta.DurationMs = max(meta.DurationMs, a.Meta.DurationMs)
 	}
-	longest.Model = "several"
-	r := s.result(req, Answer{Text: strings.TrimSpace(text.String()), Meta: longest}, nil)
+	r := s.result(req, Answer{Text: strings.TrimSpace(text.String()), Meta: meta}, nil)
 	data, err := json.Marshal(map[string]any{"answers": answers})
 	if err != nil {
 		return nil, err

@@ -43,9 +43,8 @@ const notesRoom = 1 << 10
 // several stands for the agent in texts of a bridge that can ask more than one.
 var several = agent.Agent{DisplayName: "the agent", Model: "the agent"}
 
-// spoken returns the row whose names the texts for clients use.
-func (b *Bridge) spoken() *agent.Agent {
-	all := b.usable()
+// spoken returns the row whose names the texts for clients use, if all can be asked.
+func (b *Bridge) spoken(all []*asked) *agent.Agent {
 	switch len(all) {
 	case 0:
 		return b.cfg.Agent
@@ -130,16 +129,18 @@ type Server struct {
 // NewServer returns an MCP server for the bridge.
 func NewServer(b *Bridge) *Server {
 	s := &Server{b: b, jobs: newJobs(b.life), handlers: make(map[string]mcp.ToolHandler)}
+	all := b.usable()
+	row := b.spoken(all)
 	options := &mcp.ServerOptions{
-		Instructions: instructions(b.spoken()),
+		Instructions: instructions(row),
 		Logger:       sdkLog(b.log),
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
 	}
 	s.roots.watch(options)
 	s.mcp = mcp.NewServer(&mcp.Implementation{
-		Name: "pollux", Title: title(b.spoken()), Version: b.cfg.Version,
+		Name: "pollux", Title: title(row), Version: b.cfg.Version,
 	}, options)
-	for _, t := range s.tools() {
+	for _, t := range s.tools(row, all) {
 		s.mcp.AddTool(t.tool, s.ahead(t))
 		s.handlers[t.tool.Name] = t.handle
 	}
@@ -181,10 +182,9 @@ func (t tool) withOutput(schema map[string]any) tool {
 	return t
 }
 
-// tools returns the tools. {{agent}}, {{model}} and {{example}} in a description
+// tools returns the tools for asking all of these agents. row is [Bridge.spoken]. {{agent}}, {{model}} and {{example}} in a description
 // are replaced by the agent's names.
-func (s *Server) tools() []tool {
-	row, all := s.b.spoken(), s.b.usable()
+func (s *Server) tools(row *agent.Agent, all []*asked) []tool {
 	no, yes := new(bool), new(bool)
 	*yes = true
 	define := func(
