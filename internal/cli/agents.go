@@ -10,24 +10,21 @@ import (
 
 // askable returns the names of the agents that the bridge can ask.
 func askable() []string {
-	names := []string{agents.Default().Name}
-	for _, row := range agents.Others() {
+	var names []string
+	for _, row := range agents.All() {
 		names = append(names, row.Name)
 	}
 	return names
 }
 
-// agentNames lists the agents that the bridge can ask, for people. word is "and" or "or".
-func agentNames(word string) string {
-	names := []string{agents.Default().DisplayName}
-	for _, row := range agents.Others() {
-		names = append(names, row.DisplayName)
+// agentTitles lists the agents that the bridge can ask, for people: "A, B or C".
+func agentTitles() string {
+	var titles []string
+	for _, row := range agents.All() {
+		titles = append(titles, row.DisplayName)
 	}
-	last := len(names) - 1
-	if last == 0 {
-		return names[0]
-	}
-	return strings.Join(names[:last], ", ") + " " + word + " " + names[last]
+	last := len(titles) - 1
+	return strings.Join(titles[:last], ", ") + " or " + titles[last]
 }
 
 // source says for whom an agent other than the first runs, according to the environment.

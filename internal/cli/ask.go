@@ -59,7 +59,7 @@ standard input follows the question:
   pollux ask --changes "rename greet to hello" | git apply --allow-empty
   pollux ask --agent codex --agent gemini "is this lock needed?"
 
---agent names ` + agentNames("or") + `: ` + strings.Join(askable(), ", ") + `.
+--agent names ` + agentTitles() + `: ` + strings.Join(askable(), ", ") + `.
 Without it, the setting bridge.agent or else the first that is installed answers.
 Several, or --all, answer at the same time, each under a heading.
 

@@ -30,7 +30,7 @@ func newBridge(streams IO) *cobra.Command {
 		Use:   bridgeCommand,
 		Short: "Let an MCP client ask other agents, on standard input and output",
 		Long: `Runs an MCP server on standard input and output, for Claude Code, Codex, Cursor,
-VS Code and every other MCP client. Its tools ask ` + agentNames("or") + `.
+VS Code and every other MCP client. Its tools ask ` + agentTitles() + `.
 The client starts it; pollux install bridge adds it to a client's settings.
 
 An asked agent can read and search, and change nothing, whatever its settings

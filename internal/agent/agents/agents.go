@@ -4,6 +4,7 @@ package agents
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"pollux/internal/agent"
@@ -27,7 +28,10 @@ var table = []*agent.Agent{
 // longest.
 func Default() *agent.Agent { return table[0] }
 
-// Others returns the other agents.
+// All returns all agents, in the order of the table.
+func All() []*agent.Agent { return slices.Clone(table) }
+
+// Others returns all agents except [Default].
 func Others() []*agent.Agent { return table[1:] }
 
 // Open returns a runner for an agent's requests, with a queue. The caller closes it. An
