@@ -99,6 +99,36 @@ func Replay(t testing.TB, row *agent.Agent, dir, recorded string) string {
 	return c.log.String()
 }
 
+// TestRecorded replays testdata/session.jsonl, a recorded session of the real agent: an answer,
+// tools that read, tools that are denied, and errors. testdata/session.txt is the outcome.
+func TestRecorded(t *testing.T, row *agent.Agent) {
+	t.Helper()
+	want, err := os.ReadFile("testdata/session.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := Replay(t, row, t.TempDir(), recording(t)); got != string(want) {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// FuzzMessages checks that any text of an agent ends without a panic or a hang.
+func FuzzMessages(f *testing.F, row *agent.Agent) {
+	f.Add(recording(f))
+	f.Add("{}\n[]\n" + `{"jsonrpc":"2.0","id":1,"result":null}`)
+	f.Add(`{"id":1,"jsonrpc":"2.0","result":{"sessionId":"s"}}` + "\n" + `{"id":1,"jsonrpc":"2.0","result":null}`)
+	f.Fuzz(func(t *testing.T, text string) { Replay(t, row, t.TempDir(), text) })
+}
+
+func recording(t testing.TB) string {
+	t.Helper()
+	text, err := os.ReadFile("testdata/session.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 // isResponse reports whether a message is a response of JSON-RPC.
 func isResponse(m map[string]json.RawMessage) bool {
 	return string(m["jsonrpc"]) == `"2.0"` && m["id"] != nil && m["method"] == nil && (m["result"] != nil || m["error"] != nil)
