@@ -16,7 +16,7 @@ import (
 
 	"pollux/internal/editor"
 	"pollux/internal/ide/geminiide/client"
-	"pollux/internal/sys"
+	"pollux/internal/sys/proc"
 )
 
 const (
@@ -78,7 +78,7 @@ func (col column) companions(argv []string, steps ...func(*companion, column) er
 type companion struct {
 	argv, env    []string
 	dir, project string
-	child        *sys.Child
+	child        *proc.Child
 	editor       *editor.Client // nil for a peer: only its CLIs are measured
 	opened       chan editor.Diff
 	file         discovery
@@ -157,7 +157,7 @@ func (c *companion) start(withEditor bool) error {
 		cmd.Stdout = printed
 	}
 	began := time.Now()
-	if c.child, err = sys.StartChild(cmd); err != nil {
+	if c.child, err = proc.StartChild(cmd); err != nil {
 		return fmt.Errorf("cannot start %s: %w: check the command", c.argv[0], err)
 	}
 	greeted := make(chan error, 1)

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"pollux/internal/agent/gemini/fakecli"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 )
 
 // A setup names the programs to measure.
@@ -157,7 +157,7 @@ func describeMachine() string {
 
 // scratch creates a temporary directory and returns its real path.
 func scratch() (string, error) {
-	dir, err := sys.MkdirTemp("", "pollux-bench-")
+	dir, err := disk.MkdirTemp("", "pollux-bench-")
 	if err != nil {
 		return "", err
 	}

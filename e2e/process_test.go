@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"pollux/editors/editortest"
-	"pollux/internal/sys"
+	"pollux/internal/sys/proc"
 	"pollux/internal/sys/systest"
 )
 
@@ -98,7 +98,7 @@ func children(t *testing.T, pid int) (all []int) {
 // waitGone waits until a process that is not our child has exited.
 func waitGone(t *testing.T, pid int) {
 	t.Helper()
-	for start := time.Now(); sys.Alive(pid); time.Sleep(editortest.PollInterval(start)) {
+	for start := time.Now(); proc.Alive(pid); time.Sleep(editortest.PollInterval(start)) {
 		if time.Since(start) > stepTimeout {
 			t.Fatalf("process %d outlived pollux", pid)
 		}

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"pollux/internal/sys"
+	"pollux/internal/sys/proc"
 )
 
 // A Screen is a program in its own terminal.
@@ -57,7 +57,7 @@ func (s *Screen) Socket() string { return s.socket }
 // ReadsKeys reports whether the program in the terminal reads single keys.
 func (s *Screen) ReadsKeys() bool {
 	device, err := s.tmux("display-message", "-p", "#{pane_tty}")
-	return err == nil && sys.ReadsKeys(strings.TrimSpace(device))
+	return err == nil && proc.ReadsKeys(strings.TrimSpace(device))
 }
 
 // Resize changes the size of the terminal.

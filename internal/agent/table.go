@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"pollux/internal/sys"
+	"pollux/internal/sys/proc"
 )
 
 // An Agent is a row of the table of agents. It holds all that the bridge and the
@@ -175,12 +175,12 @@ func (c Command) Cmd(p Program, dir string) (*exec.Cmd, error) {
 	if len(c.Env) == 0 {
 		return nil, errors.New("the agent's process has no environment: report this error to Pollux")
 	}
-	cmd, err := sys.Command(context.Background(), p.Argv[0], slices.Concat(p.Argv[1:], c.Args)...)
+	cmd, err := proc.Command(context.Background(), p.Argv[0], slices.Concat(p.Argv[1:], c.Args)...)
 	if err != nil {
 		return nil, err
 	}
 	cmd.Env = append(slices.Clone(c.Env), DepthVar+"=1")
-	return cmd, sys.SetDir(cmd, dir)
+	return cmd, proc.SetDir(cmd, dir)
 }
 
 // OneShot describes how an agent answers one request and exits.

@@ -9,7 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
+	"pollux/internal/sys/proc"
 )
 
 // A TempDir holds the directories of an agent's processes. It stays locked while
@@ -34,26 +35,26 @@ const (
 // left behind.
 func NewTempDir(name string) (*TempDir, error) {
 	prefix := "pollux-" + name + "-"
-	stale := sys.Leftovers{
-		Pattern: prefix + "*", Type: fs.ModeDir, Lock: lockName, MinAge: staleTTL, PID: func(name string) int {
+	stale := disk.Leftovers{
+		Pattern: prefix + "*", Type: fs.ModeDir, Lock: lockName, MinAge: staleTTL, InUse: proc.InUse(func(name string) int {
 			pid, _, _ := strings.Cut(strings.TrimPrefix(name, prefix), "-")
 			n, _ := strconv.Atoi(pid)
 			return n
-		},
+		}),
 	}
 	stale.Remove(os.TempDir())
-	path, err := sys.MkdirTemp("", fmt.Sprintf("%s%d-", prefix, os.Getpid()))
+	path, err := disk.MkdirTemp("", fmt.Sprintf("%s%d-", prefix, os.Getpid()))
 	if err != nil {
-		return nil, fmt.Errorf("no temporary directory (%w): set %s to a directory that you can write to", err, sys.TempVars)
+		return nil, fmt.Errorf("no temporary directory (%w): set %s to a directory that you can write to", err, disk.TempVars)
 	}
-	lock, _ := sys.Lock(filepath.Join(path, lockName))
+	lock, _ := disk.Lock(filepath.Join(path, lockName))
 	return &TempDir{path, lock}, nil
 }
 
 // Make creates a directory for one process.
 func (d *TempDir) Make(pattern string) (string, error) {
 	// A cleaner of old temporary files may have removed it.
-	if err := sys.PrivateTempDir(d.Path); err != nil {
+	if err := disk.PrivateTempDir(d.Path); err != nil {
 		return "", err
 	}
 	return os.MkdirTemp(d.Path, pattern)

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 )
 
 // A new process removes what a killed one left behind, but nothing that is in
@@ -39,7 +39,7 @@ func TestStaleDirectoriesAreRemoved(t *testing.T) {
 		if err := os.MkdirAll(filepath.Join(dir, "worker-1", "home"), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		lock, err := sys.Lock(filepath.Join(dir, lockName))
+		lock, err := disk.Lock(filepath.Join(dir, lockName))
 		if err != nil {
 			t.Fatal(err)
 		}

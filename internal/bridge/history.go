@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"pollux/internal/lazy"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 )
 
 const (
@@ -123,10 +123,10 @@ func (h *History) write(id, dir string, data []byte) error {
 	if err := os.MkdirAll(h.dir, 0o700); err != nil {
 		return err
 	}
-	if err := sys.Narrow(h.dir); err != nil {
+	if err := disk.Narrow(h.dir); err != nil {
 		return err
 	}
-	if err := sys.WriteFile(filepath.Join(h.dir, dirHash(dir)+"-"+id+".json"), data); err != nil {
+	if err := disk.WriteFile(filepath.Join(h.dir, dirHash(dir)+"-"+id+".json"), data); err != nil {
 		return err
 	}
 	files, err := h.files()
@@ -135,7 +135,7 @@ func (h *History) write(id, dir string, data []byte) error {
 			os.Remove(filepath.Join(h.dir, f.Name()))
 		}
 	}
-	sys.TempFiles.Remove(h.dir)
+	disk.TempFiles.Remove(h.dir)
 	return err
 }
 

@@ -13,7 +13,9 @@ import (
 
 	"pollux/internal/agent"
 	"pollux/internal/paths"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
+	"pollux/internal/sys/proc"
+	"pollux/internal/sys/sock"
 	"pollux/internal/termtext"
 )
 
@@ -75,13 +77,13 @@ const (
 // Publish lets `pollux status` find the bridge until it closes: it serves the
 // status on a socket in the user's private directory.
 func (b *Bridge) Publish() error {
-	dir, err := sys.RuntimeDir()
+	dir, err := disk.RuntimeDir()
 	if err != nil {
 		return err
 	}
 	path := filepath.Join(dir, fmt.Sprintf(statusPattern, os.Getpid()))
 	os.Remove(path) // left by an earlier process with the same ID
-	l, err := sys.ListenSocket(path)
+	l, err := sock.Listen(path)
 	if err != nil {
 		return fmt.Errorf("%w: set POLLUX_RUNTIME_DIR to a short path of a directory you own", err)
 	}
@@ -100,7 +102,7 @@ func (b *Bridge) Publish() error {
 
 // serveStatus serves connections until the listener is closed.
 func (b *Bridge) serveStatus(l net.Listener) {
-	sys.Accept(l, func(conn net.Conn) {
+	sock.Accept(l, func(conn net.Conn) {
 		conn.SetDeadline(time.Now().Add(statusTimeout))
 		json.NewEncoder(conn).Encode(b.Status())
 		conn.Close()
@@ -110,7 +112,7 @@ func (b *Bridge) serveStatus(l net.Listener) {
 // Bridges returns the status of all running bridges. It removes the sockets of
 // bridges that were killed.
 func Bridges(ctx context.Context) ([]Status, error) {
-	dir, err := sys.RuntimeDir()
+	dir, err := disk.RuntimeDir()
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +128,7 @@ func Bridges(ctx context.Context) ([]Status, error) {
 			continue
 		}
 		var pid int
-		if n, _ := fmt.Sscanf(filepath.Base(path), statusPattern, &pid); n == 1 && !sys.Alive(pid) {
+		if n, _ := fmt.Sscanf(filepath.Base(path), statusPattern, &pid); n == 1 && !proc.Alive(pid) {
 			os.Remove(path)
 		}
 	}
@@ -136,7 +138,7 @@ func Bridges(ctx context.Context) ([]Status, error) {
 func askStatus(ctx context.Context, path string) (s Status, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
-	conn, err := sys.DialSocket(ctx, path)
+	conn, err := sock.Dial(ctx, path)
 	if err != nil {
 		return s, err
 	}

@@ -11,7 +11,7 @@ import (
 	"pollux/internal/bridge"
 	"pollux/internal/config"
 	"pollux/internal/paths"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 )
 
 // openHistory opens the history of conversations, unless the user keeps none.
@@ -27,7 +27,7 @@ func (a *asking) openHistory() error {
 		}
 		return nil
 	}
-	state, err := sys.StateDir()
+	state, err := disk.StateDir()
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ import (
 
 	"pollux/internal/editor"
 	"pollux/internal/install"
-	"pollux/internal/sys"
+	"pollux/internal/sys/proc"
 	"pollux/internal/termtext"
 	"pollux/internal/typo"
 )
@@ -37,7 +37,7 @@ var Version = "devel"
 
 // Main runs the command line of this process and returns its exit code.
 func Main() int {
-	sys.PrepareProcess()
+	proc.PrepareProcess()
 	return Run(context.Background(), IO{os.Stdin, os.Stdout, os.Stderr}, os.Args[1:])
 }
 

@@ -20,7 +20,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"pollux/internal/editor"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
+	"pollux/internal/sys/proc"
+	"pollux/internal/sys/shell"
 	"pollux/internal/sys/systest"
 )
 
@@ -73,7 +75,7 @@ func TestScripts(t *testing.T) {
 				env.Setenv(name, filepath.Join(env.WorkDir, "tmp"))
 			}
 			// A socket's path must be short.
-			run, err := sys.ShortTempDir("px")
+			run, err := disk.ShortTempDir("px")
 			if err != nil {
 				return err
 			}
@@ -97,7 +99,7 @@ func TestScripts(t *testing.T) {
 		},
 		Condition: func(name string) (bool, error) {
 			if name == "terminates" { // pollux can ask a process to end
-				return sys.CanAskToEnd(), nil
+				return proc.CanAskToEnd(), nil
 			}
 			return false, fmt.Errorf("unknown condition %q", name)
 		},
@@ -174,8 +176,8 @@ func TestErrorsNameTheNextStep(t *testing.T) {
 		{"review", 1, "`pollux open`"},
 		{"run gemini", 127, "`npm install -g @google/gemini-cli`"},
 		{"run gemni", 2, "did you mean `pollux run gemini`?"},
-		{"run bash", 2, "as in `pollux run " + sys.EndOfFlags() + " bash`"},
-		{"run claude --model x", 2, "as in `pollux run " + sys.EndOfFlags() + " claude --model`"},
+		{"run bash", 2, "as in `pollux run " + shell.EndOfFlags() + " bash`"},
+		{"run claude --model x", 2, "as in `pollux run " + shell.EndOfFlags() + " claude --model`"},
 		{"run", 1, "npm install"},
 		{"run -- nosuchprogram", 127, "check the command after --"},
 		{"run -- claude", 127, "`npm install -g @anthropic-ai/claude-code`"},

@@ -13,7 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"pollux/internal/config"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
+	"pollux/internal/sys/proc"
+	"pollux/internal/sys/shell"
 	"pollux/internal/termtext"
 )
 
@@ -91,7 +93,7 @@ func newConfigEdit(streams IO) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			editor := sys.SplitLine(cmp.Or(strings.TrimSpace(os.Getenv("VISUAL")), strings.TrimSpace(os.Getenv("EDITOR")), sys.DefaultEditor))
+			editor := shell.SplitLine(cmp.Or(strings.TrimSpace(os.Getenv("VISUAL")), strings.TrimSpace(os.Getenv("EDITOR")), shell.DefaultEditor))
 			if _, err := exec.LookPath(editor[0]); err != nil {
 				return fmt.Errorf("cannot start the editor (%w): set EDITOR, or edit %s yourself", err, path)
 			}
@@ -100,12 +102,12 @@ func newConfigEdit(streams IO) *cobra.Command {
 			}
 			ctx, stop := leaveInterruptToAgent(cmd.Context())
 			defer stop()
-			edit, err := sys.Command(ctx, editor[0], append(editor[1:], path)...)
+			edit, err := proc.Command(ctx, editor[0], append(editor[1:], path)...)
 			if err != nil {
 				return fmt.Errorf("cannot start the editor (%w): set EDITOR, or edit %s yourself", err, path)
 			}
 			edit.Stdin, edit.Stdout, edit.Stderr = streams.In, streams.Out, streams.Err
-			sys.LetSave(edit)
+			shell.LetSave(edit)
 			if err := edit.Run(); err != nil {
 				return fmt.Errorf("the editor %s failed (%w): set EDITOR, or edit %s yourself", editor[0], err, path)
 			}
@@ -128,7 +130,7 @@ func createConfig(path string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("cannot create %s: %w", path, sys.Cause(err))
+		return fmt.Errorf("cannot create %s: %w", path, disk.Cause(err))
 	}
 	_, err = f.WriteString(config.Template())
 	return errors.Join(err, f.Close())

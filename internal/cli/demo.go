@@ -17,7 +17,7 @@ import (
 	"pollux/internal/editor"
 	"pollux/internal/fakemodel"
 	"pollux/internal/ide"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 )
 
 func newDemo(streams IO) *cobra.Command {
@@ -171,7 +171,7 @@ func (d *demo) write() (string, error) {
 			return "", err
 		}
 	}
-	project, err := sys.EvalSymlinks(d.project)
+	project, err := disk.EvalSymlinks(d.project)
 	if err != nil {
 		return "", err
 	}

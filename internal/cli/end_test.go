@@ -19,7 +19,7 @@ import (
 
 	"pollux/internal/editor"
 	"pollux/internal/ide/geminiide/client"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 	"pollux/internal/sys/systest"
 )
 
@@ -34,7 +34,7 @@ func newPlace(t *testing.T) place {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run, err := sys.ShortTempDir("px")
+	run, err := disk.ShortTempDir("px")
 	if err != nil {
 		t.Fatal(err)
 	}

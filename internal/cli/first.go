@@ -14,7 +14,8 @@ import (
 	"time"
 
 	"pollux/internal/companion/journal"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
+	"pollux/internal/sys/shell"
 	"pollux/internal/termtext"
 	"pollux/internal/view/tmux"
 )
@@ -31,12 +32,12 @@ const (
 
 // file returns the path of the file, and its words.
 func (f first) file() (path string, words []string, err error) {
-	dir, err := sys.StateDir()
+	dir, err := disk.StateDir()
 	if err != nil {
 		return "", nil, err
 	}
 	path = filepath.Join(dir, "started")
-	data, _ := sys.ReadFile(path, maxChoice)
+	data, _ := disk.ReadFile(path, maxChoice)
 	return path, strings.Fields(string(data)), nil
 }
 
@@ -50,10 +51,10 @@ func (f first) was() bool {
 func (f first) remember(streams IO) {
 	path, words, err := f.file()
 	if err == nil {
-		err = sys.PrivateDir(filepath.Dir(path))
+		err = disk.PrivateDir(filepath.Dir(path))
 	}
 	if err == nil {
-		err = sys.WriteFile(path, []byte(strings.Join(append(words, string(f)), "\n")+"\n"))
+		err = disk.WriteFile(path, []byte(strings.Join(append(words, string(f)), "\n")+"\n"))
 	}
 	if err != nil {
 		fmt.Fprintf(streams.Err, "pollux: cannot remember that: %v\n", err)
@@ -159,5 +160,5 @@ func showWaiting(ctx context.Context, agent, path string) {
 		tmux.Show(ctx, text)
 		return
 	}
-	sys.Notify(ctx, "Pollux", text)
+	shell.Notify(ctx, "Pollux", text)
 }

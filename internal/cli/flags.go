@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"pollux/internal/sys"
+	"pollux/internal/sys/shell"
 )
 
 // flagError returns what to tell the user of a flag that is unknown, has no value or a wrong
@@ -49,7 +49,7 @@ func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
 	// The agent's own flags.
 	if args := cmd.Flags().Args(); cmd.Name() == "run" && len(args) > 0 && isAgent(args[0]) {
 		return fmt.Errorf("pollux run has no flag %s: the agent's arguments go after --, as in `pollux run %s %s %s`",
-			name, sys.EndOfFlags(), args[0], name)
+			name, shell.EndOfFlags(), args[0], name)
 	}
 	var names, all []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {

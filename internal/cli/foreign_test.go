@@ -14,7 +14,8 @@ import (
 	"testing"
 
 	"pollux/internal/editor"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
+	"pollux/internal/sys/sock"
 	"pollux/internal/sys/systest"
 )
 
@@ -30,7 +31,7 @@ type stranger struct {
 func newStranger(t *testing.T, dir string) *stranger {
 	t.Helper()
 	s := &stranger{path: filepath.Join(dir, "s")}
-	l, err := sys.ListenSocket(s.path)
+	l, err := sock.Listen(s.path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +82,7 @@ func quiet(t *testing.T) {
 	t.Helper()
 	systest.SetHome(t, t.TempDir())
 	systest.SetTemp(t, t.TempDir())
-	run, err := sys.ShortTempDir("px")
+	run, err := disk.ShortTempDir("px")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +141,7 @@ func TestForeignSocketsAreRefused(t *testing.T) {
 // The agent gets only the variables that companions set.
 func TestAttachTakesOnlyACompanionsVariables(t *testing.T) {
 	quiet(t)
-	dir, err := sys.ShortTempDir("px")
+	dir, err := disk.ShortTempDir("px")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 
 	"pollux/internal/editor"
 	"pollux/internal/ide"
-	"pollux/internal/sys"
+	"pollux/internal/sys/proc"
 )
 
 // joined is what `pollux run` calls itself while it uses the companion that another `pollux
@@ -68,7 +68,7 @@ func startCompanion(ctx context.Context, streams IO, agent string, args []string
 	}
 	cmd := exec.Command(exe, append([]string{"ide", "--standalone", "--run", agent}, args...)...)
 	cmd.Stdin = in
-	line, rest, err := sys.StartReporting(ctx, cmd)
+	line, rest, err := proc.StartReporting(ctx, cmd)
 	in.Close()
 	if err != nil {
 		held.Close()
@@ -86,7 +86,7 @@ func startCompanion(ctx context.Context, streams IO, agent string, args []string
 		output <- data
 	}()
 	return c, func() {
-		defer sys.LeaveInterruptToChild()() // it is about to end
+		defer proc.LeaveInterruptToChild()() // it is about to end
 		if len(output) > 0 {
 			fmt.Fprintln(streams.Err, "pollux: the companion ended before the agent: see `pollux log`")
 		}

@@ -15,7 +15,7 @@ import (
 
 	"pollux/internal/companion/journal"
 	"pollux/internal/paths"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 	"pollux/internal/termtext"
 )
 
@@ -226,7 +226,7 @@ func diffOf(j *journal.Journal, id, text string) (diff, note string, err error) 
 	if errors.Is(err, fs.ErrNotExist) {
 		note = "the journal does not have the file as it was before: compared with the file on disk"
 		var data []byte
-		if data, err = sys.ReadFile(cmp.Or(e.Real, e.Path), journal.MaxBytes); errors.Is(err, fs.ErrNotExist) {
+		if data, err = disk.ReadFile(cmp.Or(e.Real, e.Path), journal.MaxBytes); errors.Is(err, fs.ErrNotExist) {
 			err = nil
 		}
 		before = string(data)

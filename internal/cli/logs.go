@@ -12,7 +12,7 @@ import (
 
 	"pollux/internal/config"
 	"pollux/internal/logfile"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 	"pollux/internal/termtext"
 )
 
@@ -58,7 +58,7 @@ func (f *logFlags) openFile() (*fileLog, error) {
 	var err error
 	if f.file != "" {
 		if file, err = logfile.Open(f.file); err != nil {
-			return nil, fmt.Errorf("cannot write the log %s (%w): name another file with --log-file", f.file, sys.Cause(err))
+			return nil, fmt.Errorf("cannot write the log %s (%w): name another file with --log-file", f.file, disk.Cause(err))
 		}
 		l.path = f.file
 	} else if l.path, err = logfile.Default(); err == nil {
@@ -129,7 +129,7 @@ the default level, no token, prompt or content of a file is in the log.`,
 			ctx, stop := untilSignal(cmd.Context())
 			defer stop()
 			if err := logfile.Show(ctx, outputWriter{streams.Out}, path, lines, follow); err != nil {
-				return fmt.Errorf("cannot show the log %s: %w", path, sys.Cause(err))
+				return fmt.Errorf("cannot show the log %s: %w", path, disk.Cause(err))
 			}
 			return nil
 		},

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"pollux/internal/editor"
-	"pollux/internal/sys"
+	"pollux/internal/sys/shell"
 	"pollux/internal/view/lsp"
 )
 
@@ -35,7 +35,7 @@ code actions; you review them on the page or with pollux review.
 			companion.Go(func() error { return serveEditor(ctx, theirs, cfg) })
 			lsp.Serve(ctx, stdio{streams}, lsp.Config{
 				Version:     version(),
-				OpenBrowser: sys.OpenBrowser,
+				OpenBrowser: shell.OpenBrowser,
 				Dial:        func(h editor.Handler) *editor.Client { return editor.NewClient(mine, h) },
 			})
 			return companion.Wait()

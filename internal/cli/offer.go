@@ -13,7 +13,7 @@ import (
 	"pollux/internal/agent/gemini/download"
 	"pollux/internal/agent/gemini/settings"
 	"pollux/internal/ide"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 	"pollux/internal/termtext"
 )
 
@@ -27,7 +27,7 @@ const (
 
 // file returns the file that exists if the user has declined.
 func (o offer) file() (string, error) {
-	dir, err := sys.StateDir()
+	dir, err := disk.StateDir()
 	return filepath.Join(dir, "declined", string(o)), err
 }
 
@@ -46,13 +46,13 @@ func (o offer) decline() error {
 	if err != nil {
 		return err
 	}
-	if err := sys.PrivateDir(filepath.Dir(filepath.Dir(file))); err != nil {
+	if err := disk.PrivateDir(filepath.Dir(filepath.Dir(file))); err != nil {
 		return err
 	}
-	if err := sys.PrivateDir(filepath.Dir(file)); err != nil {
+	if err := disk.PrivateDir(filepath.Dir(file)); err != nil {
 		return err
 	}
-	return sys.WriteFile(file, nil)
+	return disk.WriteFile(file, nil)
 }
 
 // accepted asks the question, unless the user has declined before. A no is

@@ -13,7 +13,7 @@ import (
 
 	"pollux/internal/editor"
 	"pollux/internal/paths"
-	"pollux/internal/sys"
+	"pollux/internal/sys/shell"
 	"pollux/internal/termtext"
 )
 
@@ -60,7 +60,7 @@ open the others.`,
 				fmt.Fprintf(streams.Err, "pollux: the review page of %s opens once at\n", companionName(st))
 			} else {
 				fmt.Fprintf(streams.Err, "pollux: opening the review page of %s\n", companionName(st))
-				err := sys.Browse(link.URL)
+				err := shell.Browse(link.URL)
 				if err == nil {
 					return nil
 				}
@@ -88,7 +88,7 @@ func choosePage(ctx context.Context, errs io.Writer, dir string) (string, error)
 	if len(found) > 1 {
 		fmt.Fprintf(errs, "pollux: %d companions serve %s; the others open with\n", len(found), termtext.Visible(paths.Short(dir)))
 		for _, c := range found[1:] {
-			command := "pollux open --socket " + sys.Quote(termtext.Visible(c.Socket))
+			command := "pollux open --socket " + shell.Quote(termtext.Visible(c.Socket))
 			fmt.Fprintf(errs, "  %s: %s\n", companionName(c.Status), command)
 		}
 	}
@@ -114,10 +114,10 @@ func noPage(ctx context.Context, dir string) error {
 // shortWord returns a path as one word of a command, with ~ for the home directory if the
 // shell expands that.
 func shortWord(path string) string {
-	if short := paths.Short(path); sys.Quote(short) == short {
+	if short := paths.Short(path); shell.Quote(short) == short {
 		return short
 	}
-	return sys.Quote(path)
+	return shell.Quote(path)
 }
 
 // companionName returns what to call a companion: its editor, workspace and process.

@@ -14,7 +14,8 @@ import (
 	"syscall"
 	"time"
 
-	"pollux/internal/sys"
+	"pollux/internal/sys/proc"
+	"pollux/internal/sys/shell"
 )
 
 // pagerTimeout limits how long a pager may run after it was asked to end.
@@ -61,12 +62,12 @@ func page(ctx context.Context, streams IO, never bool, write func(io.Writer) err
 	}
 	ctx, stop := untilTerminated(ctx)
 	defer stop()
-	defer sys.LeaveInterruptToChild()()
-	cmd, err := sys.LineCommand(ctx, command)
+	defer proc.LeaveInterruptToChild()()
+	cmd, err := shell.LineCommand(ctx, command)
 	if err != nil {
 		return fmt.Errorf("the pager %q cannot start (%w): set PAGER to another command, or add --no-pager", command, err)
 	}
-	cmd.Cancel = func() error { return sys.SignalTree(cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.Cancel = func() error { return proc.SignalTree(cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = pagerTimeout
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = &text, streams.Out, streams.Err
 	// As git: quit if the text fits on the screen, pass colours on, keep the screen.

@@ -13,7 +13,7 @@ import (
 	"pollux/internal/agent/agents"
 	"pollux/internal/agent/shared"
 	"pollux/internal/bridge"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 	"pollux/internal/termtext"
 )
 
@@ -127,7 +127,7 @@ func build() string {
 	id := version()
 	if path, err := os.Executable(); err == nil {
 		if info, err := os.Stat(path); err == nil {
-			changed, file := sys.Stamp(info)
+			changed, file := disk.Stamp(info)
 			id += fmt.Sprint(" ", info.Size(), info.ModTime().UnixNano(), changed, file)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"pollux/internal/editor"
-	"pollux/internal/sys"
+	"pollux/internal/sys/shell"
 	"pollux/internal/view/term"
 	"pollux/internal/view/tmux"
 )
@@ -40,7 +40,7 @@ workspace contains the working directory.`,
 			}
 			err = term.Run(ctx, term.Config{
 				In: streams.In, Out: streams.Out, Env: os.Environ(), Version: version(), Once: once,
-				Editor: cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"), sys.DefaultEditor),
+				Editor: cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"), shell.DefaultEditor),
 				Dial: func(h editor.Handler) (*editor.Client, error) {
 					conn, err := editor.Connect(ctx, path)
 					if err != nil {

@@ -21,7 +21,9 @@ import (
 	"pollux/internal/agent"
 	"pollux/internal/editor"
 	"pollux/internal/ide"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
+	"pollux/internal/sys/proc"
+	"pollux/internal/sys/shell"
 	"pollux/internal/termtext"
 	"pollux/internal/view/tmux"
 )
@@ -162,7 +164,7 @@ func namesAgent(args []string, dash int) error {
 		return usageError{unknown("agent", args[0], []string{"pollux run " + s[0]})}
 	}
 	return usageError{fmt.Errorf("unknown agent %q: use %s, or put another command after --, as in `pollux run %s %s`",
-		args[0], names(ide.Launches(), "or"), sys.EndOfFlags(), args[0])}
+		args[0], names(ide.Launches(), "or"), shell.EndOfFlags(), args[0])}
 }
 
 // isAgent reports whether a name is that of an agent that Pollux can start.
@@ -294,7 +296,7 @@ func chooseAgent(ctx context.Context, streams IO, away bool) (ide.Launch, error)
 		return ide.Launch{}, fmt.Errorf("the setting run.agent names %q: use %s, or ask (pollux config edit)",
 			termtext.Line(want, 40), names(all, "or"))
 	}
-	if data, err := sys.ReadFile(file, maxChoice); err == nil && want == "" {
+	if data, err := disk.ReadFile(file, maxChoice); err == nil && want == "" {
 		if l, ok := chosen(all, string(data)); ok {
 			fmt.Fprintf(streams.Err, "pollux: starting %s; `pollux run -- NAME` starts another agent\n", l.Title)
 			return l, nil
@@ -342,7 +344,7 @@ const maxChoice = 1 << 10
 
 // choiceFile returns the file with the name of the agent that the user has chosen.
 func choiceFile() (string, error) {
-	dir, err := sys.StateDir()
+	dir, err := disk.StateDir()
 	if err != nil {
 		return "", err
 	}
@@ -350,10 +352,10 @@ func choiceFile() (string, error) {
 }
 
 func remember(file string, l ide.Launch) error {
-	if err := sys.PrivateDir(filepath.Dir(file)); err != nil {
+	if err := disk.PrivateDir(filepath.Dir(file)); err != nil {
 		return err
 	}
-	return sys.WriteFile(file, []byte(l.Name+"\n"))
+	return disk.WriteFile(file, []byte(l.Name+"\n"))
 }
 
 // chosen returns the agent that an answer names, or numbers from 1.
@@ -475,7 +477,7 @@ func runAgent(ctx context.Context, streams IO, c reached, s session) error {
 			return err
 		}
 		defer stop()
-	case s.review == reviewBrowser && s.starts && sys.OpenBrowser(c.Link):
+	case s.review == reviewBrowser && s.starts && shell.OpenBrowser(c.Link):
 		fmt.Fprintln(streams.Err, "pollux: opening it in your browser")
 	}
 	return s.run(ctx, streams, c.Env)
@@ -485,7 +487,7 @@ func runAgent(ctx context.Context, streams IO, c reached, s session) error {
 // the terminal. An interrupt goes to the agent and does not end the context.
 func leaveInterruptToAgent(ctx context.Context) (context.Context, func()) {
 	ctx, stop := untilTerminated(ctx)
-	undo := sys.LeaveInterruptToChild()
+	undo := proc.LeaveInterruptToChild()
 	return ctx, func() { undo(); stop() }
 }
 
@@ -538,16 +540,16 @@ const killDelay = 4 * time.Second
 // error. The agent is in Pollux's process group, so that keys such as Ctrl-C
 // reach both.
 func (s session) foreground(ctx context.Context, streams IO, env []string) error {
-	cmd, err := sys.Command(context.Background(), s.argv[0], s.argv[1:]...)
+	cmd, err := proc.Command(context.Background(), s.argv[0], s.argv[1:]...)
 	if err == nil {
-		err = sys.SetDir(cmd, s.dir)
+		err = proc.SetDir(cmd, s.dir)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot start %s (%w)", s.argv[0], err)
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = streams.In, streams.Out, streams.Err
 	cmd.Env = env
-	err = sys.RunForeground(ctx, cmd, killDelay)
+	err = proc.RunForeground(ctx, cmd, killDelay)
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
@@ -555,7 +557,7 @@ func (s session) foreground(ctx context.Context, streams IO, env []string) error
 	case err == nil:
 		return nil
 	case errors.As(err, &exit):
-		return exitError{sys.ExitCode(exit.ProcessState)}
+		return exitError{proc.ExitCode(exit.ProcessState)}
 	}
 	return fmt.Errorf("cannot start %s (%w): check the command after --", s.argv[0], err)
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"pollux/internal/editor"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 	"pollux/internal/sys/systest"
 )
 
@@ -141,7 +141,7 @@ func stub(args []string) int {
 		case "ls", "cat", "rm", "spoil":
 			return changeFiles(args[0], args[1])
 		default: // a browser writes the URL to $OPENED
-			return sys.WriteFile(os.Getenv("OPENED"), []byte(args[0]+"\n"))
+			return disk.WriteFile(os.Getenv("OPENED"), []byte(args[0]+"\n"))
 		}
 		if len(args) > 1 {
 			code, err := strconv.Atoi(args[1])

@@ -17,7 +17,7 @@ import (
 	"pollux/internal/editor"
 	"pollux/internal/ide"
 	"pollux/internal/lazy"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 	"pollux/internal/termtext"
 	"pollux/internal/view/tmux"
 )
@@ -166,7 +166,7 @@ func selectedLines(in io.Reader, path, text string, cursor int) (line, end int, 
 		return cursor, 0, nil
 	}
 	more := strings.Count(strings.TrimSuffix(text, "\n"), "\n")
-	data, err := sys.ReadFile(path, 64<<20)
+	data, err := disk.ReadFile(path, 64<<20)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -198,7 +198,7 @@ func preferredAgent() string {
 		return all[0].Name
 	}
 	if file, err := choiceFile(); err == nil {
-		if data, err := sys.ReadFile(file, maxChoice); err == nil {
+		if data, err := disk.ReadFile(file, maxChoice); err == nil {
 			if l, ok := chosen(all, string(data)); ok {
 				return l.Name
 			}

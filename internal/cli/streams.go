@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/term"
 
-	"pollux/internal/sys"
+	"pollux/internal/sys/proc"
 	"pollux/internal/termtext"
 )
 
@@ -103,7 +103,7 @@ func readLine(ctx context.Context, in *bufio.Reader) (string, error) {
 // All commands end in this way: everything that they start uses this context,
 // and they wait for it to end. Only [await] leaves something running.
 func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
-	return signal.NotifyContext(ctx, sys.TerminationSignals...)
+	return signal.NotifyContext(ctx, proc.TerminationSignals...)
 }
 
 // untilTerminated is [untilSignal] for a terminal in which an interrupt is a key

@@ -16,7 +16,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/format/gitignore"
 
 	"pollux/internal/paths"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 )
 
 // An excluder decides which open files agents do not receive: those that the
@@ -173,7 +173,7 @@ func (x *excluder) sources(top string, parts []string) (sources []ignoreSource, 
 			return err
 		}
 		state := ignoreState{size: info.Size(), modified: info.ModTime().UnixNano()}
-		state.changed, state.id = sys.Stamp(info)
+		state.changed, state.id = disk.Stamp(info)
 		sources = append(sources, ignoreSource{path, depth, state})
 		return nil
 	}
@@ -210,7 +210,7 @@ func (x *excluder) regular(path string) (fs.FileInfo, error) {
 	case err != nil:
 		return nil, err
 	case info.Mode().Type() == fs.ModeIrregular: // a file on Windows whose content is elsewhere
-		return nil, sys.ErrNotRegular
+		return nil, disk.ErrNotRegular
 	case !info.Mode().IsRegular():
 		return nil, nil
 	}
@@ -224,7 +224,7 @@ func (x *excluder) gitDir(top string) (string, error) {
 	if info, err := x.regular(dir); err != nil || info == nil {
 		return dir, err
 	}
-	data, err := sys.ReadFile(dir, maxGitFile)
+	data, err := disk.ReadFile(dir, maxGitFile)
 	if err != nil {
 		return "", err
 	}
@@ -241,7 +241,7 @@ func (x *excluder) gitDir(top string) (string, error) {
 	if dir, err = in(top, name); err != nil {
 		return "", err
 	}
-	common, err := sys.ReadFile(filepath.Join(dir, "commondir"), maxGitFile)
+	common, err := disk.ReadFile(filepath.Join(dir, "commondir"), maxGitFile)
 	switch {
 	case err == nil:
 		return in(dir, string(common))
@@ -294,8 +294,8 @@ func (x *excluder) read(s ignoreSource) (*ignoreFile, error) {
 		return f, nil
 	}
 	x.mu.Unlock()
-	data, err := sys.ReadFile(s.path, maxIgnoreFile)
-	if err != nil && !errors.Is(err, sys.ErrTooLarge) {
+	data, err := disk.ReadFile(s.path, maxIgnoreFile)
+	if err != nil && !errors.Is(err, disk.ErrTooLarge) {
 		return nil, err
 	}
 	f = &ignoreFile{state: s.state, incomplete: err != nil}

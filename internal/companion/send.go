@@ -14,7 +14,7 @@ import (
 	"pollux/internal/editor"
 	"pollux/internal/inputline"
 	"pollux/internal/paths"
-	"pollux/internal/sys"
+	"pollux/internal/sys/proc"
 )
 
 // A Mentioner is a [Session] whose agent can show a file in its input line, without
@@ -189,7 +189,7 @@ func (c *Companion) recipient(p editor.SendParams) (*recipient, error) {
 // agent is not known, its name decides.
 func inTerminal(t editor.Terminal, all []*recipient) *recipient {
 	for _, r := range all {
-		if r.pid > 0 && sys.Within(r.pid, t.PID) || r.pid == 0 && t.Agent != "" && r.command == sys.CommandName(t.Agent) {
+		if r.pid > 0 && proc.Within(r.pid, t.PID) || r.pid == 0 && t.Agent != "" && r.command == proc.CommandName(t.Agent) {
 			return r
 		}
 	}
@@ -203,7 +203,7 @@ func (c *Companion) kindOf(command string) AgentKind {
 		command = c.cfg.Preferred()
 	}
 	if command != "" {
-		command = sys.CommandName(command)
+		command = proc.CommandName(command)
 	}
 	kinds := c.host.Agents()
 	for _, k := range kinds {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"pollux/internal/paths"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 )
 
 // sweepDelay keeps the sweep out of the companion's start.
@@ -18,7 +18,7 @@ const sweepDelay = 500 * time.Millisecond
 // tree. It looks twice, since a file that is young at first may be in use.
 func (c *Companion) sweep() {
 	var dirs map[string][]string
-	for _, delay := range []time.Duration{sweepDelay, sys.TempTTL} {
+	for _, delay := range []time.Duration{sweepDelay, disk.TempTTL} {
 		select {
 		case <-time.After(delay):
 		case <-c.sending.Done():
@@ -69,7 +69,7 @@ func (c *Companion) removeTemps(dirs map[string][]string) {
 		}
 		for _, name := range names {
 			if c.sending.Err() == nil {
-				sys.TempFiles.RemoveIn(root, name)
+				disk.TempFiles.RemoveIn(root, name)
 			}
 		}
 		root.Close()

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"pollux/internal/companion/journal"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 	"pollux/internal/sys/systest"
 )
 
@@ -19,7 +19,7 @@ func TestSweep(t *testing.T) {
 		c := newBare(t)
 		elsewhere := t.TempDir()
 		leftover := func(dir string, age time.Duration) string {
-			path := filepath.Join(dir, sys.TempName())
+			path := filepath.Join(dir, disk.TempName())
 			writeFile(t, path, "half a te")
 			at := time.Now().Add(-age)
 			if err := os.Chtimes(path, at, at); err != nil {
@@ -33,11 +33,11 @@ func TestSweep(t *testing.T) {
 			}
 		}
 		sub := filepath.Join(c.dir, "a", "b")
-		old, young := leftover(sub, 2*sys.TempTTL), leftover(sub, 0)
+		old, young := leftover(sub, 2*disk.TempTTL), leftover(sub, 0)
 		link := filepath.Join(c.dir, "link")
 		systest.Link(t, elsewhere, link)
 		kept := []string{
-			leftover(filepath.Join(c.dir, "a"), 2*sys.TempTTL), leftover(elsewhere, 2*sys.TempTTL),
+			leftover(filepath.Join(c.dir, "a"), 2*disk.TempTTL), leftover(elsewhere, 2*disk.TempTTL),
 			filepath.Join(sub, ".pollux-notes.tmp"),
 		}
 		writeFile(t, kept[2], "the user's")
@@ -56,7 +56,7 @@ func TestSweep(t *testing.T) {
 		synctest.Wait()
 		gone(old, true)
 		gone(young, false)
-		time.Sleep(sys.TempTTL)
+		time.Sleep(disk.TempTTL)
 		synctest.Wait()
 		gone(young, true)
 		for _, path := range kept {

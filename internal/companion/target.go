@@ -15,7 +15,7 @@ import (
 	"unicode/utf8"
 
 	"pollux/internal/paths"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 )
 
 // maxFile bounds the files that can be displayed, in bytes.
@@ -153,33 +153,33 @@ func (t target) read() (file, error) {
 			return file{}, err
 		}
 		defer root.Close()
-		f, err := root.OpenFile(t.name, os.O_RDONLY|sys.NonBlock, 0)
+		f, err := root.OpenFile(t.name, os.O_RDONLY|disk.NonBlock, 0)
 		if errors.Is(err, fs.ErrNotExist) {
 			return file{version: absent}, nil
 		}
 		if err != nil {
-			return file{}, fmt.Errorf("the file cannot be read: %w", sys.Cause(err))
+			return file{}, fmt.Errorf("the file cannot be read: %w", disk.Cause(err))
 		}
 		defer f.Close()
 		info, err := f.Stat()
 		if err != nil {
-			return file{}, fmt.Errorf("the file cannot be read: %w", sys.Cause(err))
+			return file{}, fmt.Errorf("the file cannot be read: %w", disk.Cause(err))
 		}
 		if info.IsDir() {
 			return file{}, errors.New("it is a directory")
 		}
-		data, err := sys.ReadOpen(f, maxFile)
+		data, err := disk.ReadOpen(f, maxFile)
 		switch {
-		case errors.Is(err, sys.ErrNotRegular):
+		case errors.Is(err, disk.ErrNotRegular):
 			return file{}, errors.New("it is not a regular file")
-		case errors.Is(err, sys.ErrTooLarge):
+		case errors.Is(err, disk.ErrTooLarge):
 			return file{}, fmt.Errorf("it is larger than %d MiB", maxFile>>20)
 		case err != nil:
-			return file{}, fmt.Errorf("the file cannot be read: %w", sys.Cause(err))
+			return file{}, fmt.Errorf("the file cannot be read: %w", disk.Cause(err))
 		case bytes.IndexByte(data, 0) >= 0 || !utf8.Valid(data):
 			return file{}, errors.New("it is not UTF-8 text, and the agent would write it as UTF-8")
 		}
-		return file{sys.Text(data), true, versionOf(data), newFileState(info)}, nil
+		return file{disk.Text(data), true, versionOf(data), newFileState(info)}, nil
 	})
 }
 
@@ -190,7 +190,7 @@ func (t target) replace(text string) error {
 		return err
 	}
 	defer root.Close()
-	return sys.ReplaceIn(root, t.name, text)
+	return disk.ReplaceIn(root, t.name, text)
 }
 
 // remove removes the file. It has no timeout.

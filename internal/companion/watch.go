@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"pollux/internal/outbox"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 )
 
 // A watcher notices when another program writes files that the editors have
@@ -38,7 +38,7 @@ type fileState struct {
 }
 
 func newFileState(info fs.FileInfo) fileState {
-	at, id := sys.Stamp(info)
+	at, id := disk.Stamp(info)
 	return fileState{true, info.Size(), info.ModTime().UnixNano(), at, id}
 }
 

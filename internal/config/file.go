@@ -15,7 +15,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"pollux/internal/jsontoml"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 	"pollux/internal/typo"
 )
 
@@ -55,13 +55,13 @@ func (v *Values) readFile(getenv func(string) string) {
 		return // without a home directory, there is no file
 	}
 	v.Path = path
-	data, err := sys.ReadFile(path, maxFile)
+	data, err := disk.ReadFile(path, maxFile)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && getenv(EnvFile) == "":
 	case errors.Is(err, fs.ErrNotExist):
 		v.problem(0, "the file in %s does not exist: create it, or unset the variable", EnvFile)
 	case err != nil:
-		v.problem(0, "cannot read the settings (%v): make it a readable file, or remove it", sys.Cause(err))
+		v.problem(0, "cannot read the settings (%v): make it a readable file, or remove it", disk.Cause(err))
 	default:
 		v.decode(string(data))
 	}

@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 )
 
 // Free space on a disk, in bytes. Below lowSpace, writing a large change to the
@@ -24,14 +24,14 @@ func Disk(more ...Directory) Check {
 }
 
 func checkDisk(c *Checker, more []Directory) {
-	state, err := sys.StateDir()
+	state, err := disk.StateDir()
 	if err != nil {
-		c.Fail("disk", "set "+sys.DataVar+" or POLLUX_STATE_DIR", "there is no directory for the journal: %v", err)
+		c.Fail("disk", "set "+disk.DataVar+" or POLLUX_STATE_DIR", "there is no directory for the journal: %v", err)
 		return
 	}
-	runtime, err := sys.RuntimeDir()
+	runtime, err := disk.RuntimeDir()
 	if err != nil {
-		c.Fail("disk", "set "+sys.TempVars+" to a directory you own",
+		c.Fail("disk", "set "+disk.TempVars+" to a directory you own",
 			"there is no directory for the companions' sockets: %v", err)
 		return
 	}
@@ -39,7 +39,7 @@ func checkDisk(c *Checker, more []Directory) {
 	all := append([]Directory{{"the journal", state}, {"sockets", runtime}, {"temporary files", os.TempDir()}}, more...)
 	for _, d := range all {
 		dir := existing(d.Path)
-		free, err := sys.FreeSpace(dir)
+		free, err := disk.FreeSpace(dir)
 		writeErr := writable(dir)
 		switch {
 		case err == nil && free < noSpace:
@@ -71,7 +71,7 @@ func existing(dir string) string {
 
 // writable returns an error if no file can be written in the directory.
 func writable(dir string) error {
-	f, err := os.OpenFile(filepath.Join(dir, sys.TempName()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := os.OpenFile(filepath.Join(dir, disk.TempName()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}

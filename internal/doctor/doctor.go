@@ -24,7 +24,8 @@ import (
 
 	"pollux/internal/editor"
 	"pollux/internal/paths"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
+	"pollux/internal/sys/shell"
 	"pollux/internal/termtext"
 )
 
@@ -212,7 +213,7 @@ func (c *Checker) WarnOpen(paths []string) {
 		Apply: func() error {
 			var errs []error
 			for _, path := range paths {
-				if err := sys.Narrow(path); !errors.Is(err, fs.ErrNotExist) { // its companion may have ended
+				if err := disk.Narrow(path); !errors.Is(err, fs.ErrNotExist) { // its companion may have ended
 					errs = append(errs, err)
 				}
 			}
@@ -234,12 +235,12 @@ func Print(w io.Writer, f Finding) {
 const FixCommand = "pollux doctor --fix"
 
 // Word returns a text as one word of a command that the user can paste.
-func Word(s string) string { return sys.Quote(termtext.Line(s, maxText)) }
+func Word(s string) string { return shell.Quote(termtext.Line(s, maxText)) }
 
 // Short returns an untrusted text in one short line, to quote in a finding.
 func Short(s string) string { return termtext.Line(s, 300) }
 
 // Reason returns an error's text without the path.
 func Reason(err error) string {
-	return Short(strings.TrimSpace(sys.Cause(err).Error()))
+	return Short(strings.TrimSpace(disk.Cause(err).Error()))
 }

@@ -7,7 +7,7 @@ import (
 
 	"pollux/internal/lazy"
 	"pollux/internal/npm"
-	"pollux/internal/sys"
+	"pollux/internal/sys/proc"
 )
 
 const versionTimeout = 10 * time.Second
@@ -40,7 +40,7 @@ func Command(command, title, install string) Check {
 // packageVersion returns the version of the npm package that contains a command, or "". It
 // is faster than the command.
 func packageVersion(path string) string {
-	argv, err := sys.Direct(path, exec.LookPath)
+	argv, err := proc.Direct(path, exec.LookPath)
 	if err != nil {
 		return ""
 	}
@@ -51,7 +51,7 @@ func packageVersion(path string) string {
 func askVersion(ctx context.Context, path string) string {
 	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
-	cmd, err := sys.Command(ctx, path, "--version")
+	cmd, err := proc.Command(ctx, path, "--version")
 	if err != nil {
 		return ""
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	jsonv1 "github.com/go-json-experiment/json/v1"
 
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 )
 
 // Decode decodes a message into the struct that v points to, whose fields are zero. It
@@ -48,7 +48,7 @@ func decodeText(d *jsontext.Decoder, text *string) error {
 	}
 	// An error is about invalid UTF-8 and half surrogate pairs, which are replaced.
 	unquoted, _ := jsontext.AppendUnquote(make([]byte, 0, len(value)), value)
-	*text = sys.Text(unquoted)
+	*text = disk.Text(unquoted)
 	return nil
 }
 

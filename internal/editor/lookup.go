@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"pollux/internal/paths"
-	"pollux/internal/sys"
+	"pollux/internal/sys/shell"
 )
 
 // AnswerTimeout limits a conversation with a companion. A companion that is
@@ -97,7 +97,7 @@ func ReviewPage(ctx context.Context, socket string, self Implementation) (st Sta
 func ErrorSilent(socket string) error {
 	name, _, _ := strings.Cut(filepath.Base(socket), "-")
 	pid, _ := strconv.Atoi(name) // see [SocketPath]
-	return fmt.Errorf("the companion at %s does not answer: %s", socket, sys.ResumeOrKill(pid))
+	return fmt.Errorf("the companion at %s does not answer: %s", socket, shell.ResumeOrKill(pid))
 }
 
 func talk(ctx context.Context, socket string, self Implementation,

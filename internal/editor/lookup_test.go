@@ -10,7 +10,8 @@ import (
 	"sync"
 	"testing"
 
-	"pollux/internal/sys"
+	"pollux/internal/sys/shell"
+	"pollux/internal/sys/sock"
 )
 
 // listen answers as a companion with a status, or, with none, accepts
@@ -21,7 +22,7 @@ func listen(t *testing.T, port int, status *Status) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := sys.ListenSocket(path)
+	l, err := sock.Listen(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +129,7 @@ func TestErrorSilent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := ErrorSilent(path).Error(); !strings.HasSuffix(got, " does not answer: "+sys.ResumeOrKill(12)) {
+	if got := ErrorSilent(path).Error(); !strings.HasSuffix(got, " does not answer: "+shell.ResumeOrKill(12)) {
 		t.Error(got)
 	}
 }

@@ -6,7 +6,8 @@ import (
 	"net"
 	"path/filepath"
 
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
+	"pollux/internal/sys/sock"
 )
 
 // EnvSocket is the environment variable with the socket of the companion that
@@ -14,31 +15,31 @@ import (
 const EnvSocket = "POLLUX_SOCKET"
 
 // ErrForeign reports that a socket belongs to another user.
-var ErrForeign = sys.ErrForeignSocket
+var ErrForeign = sock.ErrForeign
 
 // Dial connects to a companion's socket. It fails with [ErrForeign] if another
-// user may have put it there: see [sys.DialSocket].
-func Dial(ctx context.Context, path string) (net.Conn, error) { return sys.DialSocket(ctx, path) }
+// user may have put it there: see [sock.Dial].
+func Dial(ctx context.Context, path string) (net.Conn, error) { return sock.Dial(ctx, path) }
 
 // SocketPath returns the path of the socket of the companion with that process
 // and port.
 func SocketPath(pid, port int) (string, error) {
-	dir, err := sys.RuntimeDir()
+	dir, err := disk.RuntimeDir()
 	return filepath.Join(dir, fmt.Sprintf("%d-%d.sock", pid, port)), err
 }
 
 // leftSockets are the sockets of killed companions.
-var leftSockets = sys.Leftovers{Pattern: "[0-9]*-*.sock", Type: sys.SocketType, Abandoned: sys.RefusesConnections}
+var leftSockets = disk.Leftovers{Pattern: "[0-9]*-*.sock", Type: sock.FileType, Abandoned: sock.RefusesConnections}
 
 // Sockets lists the sockets of the user's running companions. It removes what
 // killed companions left behind.
 func Sockets() ([]string, error) {
-	dir, err := sys.RuntimeDir()
+	dir, err := disk.RuntimeDir()
 	if err != nil {
 		return nil, err
 	}
 	leftSockets.Remove(dir)
-	entries, err := sys.ReadDir(dir)
+	entries, err := disk.ReadDir(dir)
 	var sockets []string
 	for _, e := range entries {
 		if ok, _ := filepath.Match(leftSockets.Pattern, e.Name()); ok && e.Type() == leftSockets.Type {

@@ -19,7 +19,7 @@ import (
 	"sync"
 	"time"
 
-	"pollux/internal/sys"
+	"pollux/internal/sys/sock"
 )
 
 const (
@@ -284,7 +284,7 @@ func Authenticated(ctx context.Context) {
 
 // OwnUser reports whether the client of a request runs as this user or as root, or on
 // another machine or in a container with its own network. It needs
-// [pollux/internal/sys.SeesSocket].
+// [pollux/internal/sock.SeesSocket].
 //
 // A server that has an old token again calls it. After a crash an agent sends the token to
 // its old port, where the program of another user may listen. A new token has never left
@@ -296,7 +296,7 @@ func OwnUser(ctx context.Context) bool {
 }
 
 func ownUser(local, remote net.Addr) bool {
-	if uid, ok := sys.PeerUser(local, remote); ok {
+	if uid, ok := sock.PeerUser(local, remote); ok {
 		return uid == os.Getuid() || uid == 0
 	}
 	a, ok := remote.(*net.TCPAddr)

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"pollux/internal/sys"
+	"pollux/internal/sys/proc"
 )
 
 // A Repository is a working tree that is not trusted. Its hooks and monitors do not run,
@@ -40,7 +40,7 @@ func (g Repository) Run(out io.Writer, args ...string) error {
 	}, args...)
 	cmd := exec.CommandContext(g.Context, "git", args...)
 	cmd.Dir = g.Dir
-	sys.HideConsole(cmd)
+	proc.HideConsole(cmd)
 	cmd.WaitDelay = time.Second
 	for _, kv := range os.Environ() {
 		if !strings.HasPrefix(strings.ToUpper(kv), "GIT_") { // Windows ignores the case of names

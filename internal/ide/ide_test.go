@@ -19,7 +19,7 @@ import (
 	"pollux/internal/companion"
 	"pollux/internal/editor"
 	"pollux/internal/ide/geminiide"
-	"pollux/internal/sys"
+	"pollux/internal/sys/sock"
 	"pollux/internal/sys/systest"
 )
 
@@ -335,7 +335,7 @@ func TestPreambles(t *testing.T) {
 		{"Codx\n\n" + hello + "\n", ""},
 		{"mock\nhello\n", ""},
 	} {
-		conn, err := sys.DialSocket(t.Context(), h.Env()[editor.EnvSocket])
+		conn, err := sock.Dial(t.Context(), h.Env()[editor.EnvSocket])
 		if err != nil {
 			t.Fatal(err)
 		}

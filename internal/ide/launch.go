@@ -9,7 +9,7 @@ import (
 	"pollux/internal/editor"
 	"pollux/internal/ide/asking"
 	"pollux/internal/inputline"
-	"pollux/internal/sys"
+	"pollux/internal/sys/proc"
 )
 
 // A Launch defines how to start an agent in a terminal, connected to a companion.
@@ -66,7 +66,7 @@ func Launches() (all []Launch) {
 // A command that is not in the table may be a wrapper: it is started as the first
 // agent is, and receives the variables for all agents.
 func LaunchOf(command string) Launch {
-	name := sys.CommandName(command)
+	name := proc.CommandName(command)
 	all := Launches()
 	if i := slices.IndexFunc(all, func(l Launch) bool { return l.Name == name }); i >= 0 {
 		return all[i]
@@ -95,7 +95,7 @@ func (l Launch) Mode(args []string, dir string) asking.Mode {
 
 // silent implements [companion.AgentKind].
 func (l Launch) silent(p companion.Process) string {
-	args, env := sys.CommandLine(p.PID)
+	args, env := proc.CommandLine(p.PID)
 	if l.Asking == nil || len(args) == 0 || p.Dir == "" {
 		return ""
 	}

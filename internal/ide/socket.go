@@ -11,7 +11,7 @@ import (
 	"sync"
 
 	"pollux/internal/editor"
-	"pollux/internal/sys"
+	"pollux/internal/sys/sock"
 )
 
 // A socket is the companion's private socket for processes that it did not
@@ -34,7 +34,7 @@ func listenSocket(port int) (*socket, error) {
 		return nil, err
 	}
 	os.Remove(path) // left by a killed process that had our PID
-	l, err := sys.ListenSocket(path)
+	l, err := sock.Listen(path)
 	if err != nil {
 		return nil, fmt.Errorf("%w: set POLLUX_RUNTIME_DIR to a short path of a directory you own", err)
 	}
@@ -49,7 +49,7 @@ func newSocket(path string, l net.Listener) *socket {
 
 // serve calls handle for each connection until the socket is closed.
 func (s *socket) serve(handle func(net.Conn)) {
-	s.serving.Go(func() { sys.ServeConns(s.ctx, s.listener, handle) })
+	s.serving.Go(func() { sock.ServeConns(s.ctx, s.listener, handle) })
 }
 
 func (s *socket) remove() { os.Remove(s.path) }

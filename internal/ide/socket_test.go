@@ -11,7 +11,8 @@ import (
 
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
+	"pollux/internal/sys/sock"
 )
 
 // newConfig returns the configuration of a companion with its own project.
@@ -21,7 +22,7 @@ func newConfig(t testing.TB) Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sockets, err := sys.ShortTempDir("px")
+	sockets, err := disk.ShortTempDir("px")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,14 +69,14 @@ func (l *crowded) Accept() (net.Conn, error) {
 func TestSocketOutlivesAFailedAccept(t *testing.T) {
 	h := newHost(t, newConfig(t), protocols)
 	path := filepath.Join(t.TempDir(), "s")
-	l, err := sys.ListenSocket(path)
+	l, err := sock.Listen(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := newSocket(path, &crowded{Listener: l})
 	s.serve(h.serveConn)
 	defer s.close()
-	conn, err := sys.DialSocket(t.Context(), path)
+	conn, err := sock.Dial(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 
 	"pollux/editors"
 	"pollux/internal/lazy"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 )
 
 // Plan returns the change that adds Pollux to the editor, or removes it.
@@ -80,7 +80,7 @@ func sum(text string) string {
 func (e Editor) planPackage(p *Plan, dir, command string, remove bool) error {
 	p.dirs = append(p.dirs, dir)
 	had := make(map[string]string)
-	data, err := sys.ReadFile(filepath.Join(dir, manifestName), maxFile)
+	data, err := disk.ReadFile(filepath.Join(dir, manifestName), maxFile)
 	switch {
 	case err == nil:
 		if err := json.Unmarshal(data, &had); err != nil {
@@ -102,7 +102,7 @@ func (e Editor) planPackage(p *Plan, dir, command string, remove bool) error {
 	for name, text := range files {
 		sums[name] = sum(text)
 		// An update that failed may have written it.
-		if now, err := sys.ReadFile(filepath.Join(dir, filepath.FromSlash(name)), maxFile); err == nil && string(now) == text {
+		if now, err := disk.ReadFile(filepath.Join(dir, filepath.FromSlash(name)), maxFile); err == nil && string(now) == text {
 			had[name] = sums[name]
 		}
 	}
@@ -112,7 +112,7 @@ func (e Editor) planPackage(p *Plan, dir, command string, remove bool) error {
 	var written, removed []string
 	for _, name := range slices.Sorted(maps.Keys(had)) {
 		full := filepath.Join(dir, filepath.FromSlash(name))
-		now, err := sys.ReadFile(full, maxFile)
+		now, err := disk.ReadFile(full, maxFile)
 		if err != nil {
 			continue
 		}
@@ -126,7 +126,7 @@ func (e Editor) planPackage(p *Plan, dir, command string, remove bool) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		full := filepath.Join(dir, filepath.FromSlash(name))
-		now, err := sys.ReadFile(full, maxFile)
+		now, err := disk.ReadFile(full, maxFile)
 		if err == nil && string(now) == files[name] {
 			continue
 		}

@@ -18,7 +18,7 @@ import (
 	"slices"
 	"strings"
 
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 )
 
 // A Plan is a change to the files of another program.
@@ -58,7 +58,7 @@ func (p *Plan) Empty() bool { return len(p.write) == 0 && len(p.remove) == 0 }
 func (p *Plan) contents() map[string]string {
 	now := make(map[string]string)
 	for _, name := range slices.Concat(slices.Collect(maps.Keys(p.write)), p.remove) {
-		data, _ := sys.ReadFile(name, maxFile)
+		data, _ := disk.ReadFile(name, maxFile)
 		now[name] = string(data)
 	}
 	return now
@@ -97,7 +97,7 @@ func (p *Plan) put(name string) error {
 	if err := os.MkdirAll(filepath.Dir(name), p.dirMode); err != nil {
 		return err
 	}
-	return sys.EditFile(name, p.before[name], p.write[name], p.fileMode)
+	return disk.EditFile(name, p.before[name], p.write[name], p.fileMode)
 }
 
 // owns reports whether a directory belongs to Pollux's package.
@@ -112,9 +112,9 @@ const maxFile = 64 << 20
 
 // readSettings reads another program's settings. A missing file is empty.
 func readSettings(path string) (string, error) {
-	data, err := sys.ReadFile(path, maxFile)
+	data, err := disk.ReadFile(path, maxFile)
 	switch {
-	case errors.Is(err, sys.ErrNotRegular) || errors.Is(err, sys.ErrTooLarge):
+	case errors.Is(err, disk.ErrNotRegular) || errors.Is(err, disk.ErrTooLarge):
 		return "", fmt.Errorf("%w: move it away first", err)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return "", err
@@ -130,12 +130,12 @@ func ownCommand() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	target, err := sys.EvalSymlinks(self)
+	target, err := disk.EvalSymlinks(self)
 	if err != nil {
 		return self, nil
 	}
 	if found, err := exec.LookPath("pollux"); err == nil && filepath.IsAbs(found) {
-		if t, err := sys.EvalSymlinks(found); err == nil && t == target {
+		if t, err := disk.EvalSymlinks(found); err == nil && t == target {
 			return found, nil
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 )
 
 // MaxSize is the size at which a log is renamed, so that a new one begins, in bytes.
@@ -21,7 +21,7 @@ const MaxSize = 1 << 20
 
 // Default returns the path of the log in the state directory.
 func Default() (string, error) {
-	dir, err := sys.StateDir()
+	dir, err := disk.StateDir()
 	if err != nil {
 		return "", err
 	}
@@ -52,7 +52,7 @@ func Open(path string) (*File, error) {
 }
 
 func open(path string) (*os.File, error) {
-	return sys.OpenShared(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|sys.NonBlock, 0o600)
+	return disk.OpenShared(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|disk.NonBlock, 0o600)
 }
 
 // Path returns the path of the log.
@@ -63,7 +63,7 @@ func (l *File) Write(record []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.f == nil {
-		if err := sys.PrivateDir(filepath.Dir(l.path)); err != nil {
+		if err := disk.PrivateDir(filepath.Dir(l.path)); err != nil {
 			return 0, err
 		}
 	}
@@ -90,7 +90,7 @@ func (l *File) currentLocked(size int64) error {
 	if !full(l.f, size) {
 		return nil
 	}
-	lock, err := sys.Lock(l.path + ".lock")
+	lock, err := disk.Lock(l.path + ".lock")
 	if err != nil {
 		return nil // keep writing to this file
 	}
@@ -152,7 +152,7 @@ func Show(ctx context.Context, w io.Writer, path string, lines int, follow bool)
 	if err != nil && !(follow && errors.Is(err, fs.ErrNotExist)) {
 		return err
 	}
-	if old, err := sys.ReadFile(Old(path), maxRead); err == nil {
+	if old, err := disk.ReadFile(Old(path), maxRead); err == nil {
 		text = append(old, text...)
 	}
 	if _, err := w.Write(tail(text, lines)); err != nil || !follow {
@@ -189,11 +189,11 @@ func Show(ctx context.Context, w io.Writer, path string, lines int, follow bool)
 
 // readAll opens a log and reads what it holds.
 func readAll(path string) (*os.File, []byte, error) {
-	f, err := sys.OpenShared(path, os.O_RDONLY|sys.NonBlock, 0)
+	f, err := disk.OpenShared(path, os.O_RDONLY|disk.NonBlock, 0)
 	if err != nil {
 		return nil, nil, err
 	}
-	text, err := sys.ReadOpen(f, maxRead)
+	text, err := disk.ReadOpen(f, maxRead)
 	if err != nil {
 		f.Close()
 		return nil, nil, err

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"path/filepath"
 
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 )
 
 const (
@@ -19,14 +19,14 @@ const (
 // that Node.js runs, or a link to it. An empty name stands for any package. Version returns ""
 // if it finds no package with that name.
 func Version(program, name string) string {
-	script, err := sys.EvalSymlinks(program)
+	script, err := disk.EvalSymlinks(program)
 	if err != nil {
 		return ""
 	}
 	dir := filepath.Dir(script)
 	for range maxDepth {
 		var p struct{ Name, Version string }
-		data, err := sys.ReadFile(filepath.Join(dir, "package.json"), maxManifest)
+		data, err := disk.ReadFile(filepath.Join(dir, "package.json"), maxManifest)
 		if err == nil && json.Unmarshal(data, &p) == nil && p.Version != "" && (name == "" || p.Name == name) {
 			return p.Version
 		}

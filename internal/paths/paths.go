@@ -19,15 +19,15 @@ func Real(path string) string {
 	if local.windows() {
 		path = plain(path)
 	}
-	return thisDisk().real(path)
+	return thisSpeller().real(path)
 }
 
 // Existing returns the path of a file without symbolic links, as the disk spells it: all
 // spellings of an absolute path that lead to one file give one path. The error is that of
-// [sys.EvalSymlinks].
-func Existing(path string) (string, error) { return thisDisk().existing(path) }
+// [disk.EvalSymlinks].
+func Existing(path string) (string, error) { return thisSpeller().existing(path) }
 
-func (d *disk) real(path string) string {
+func (d *speller) real(path string) string {
 	path = filepath.Clean(path)
 	rest := ""
 	for dir := path; ; dir = filepath.Dir(dir) {

@@ -6,12 +6,12 @@ import (
 	"runtime"
 	"slices"
 
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 )
 
-// A disk finds files by any spelling of their names: with other cases of letters, or, on
+// A speller finds files by any spelling of their names: with other cases of letters, or, on
 // macOS, with accents as separate characters (NFD) or not (NFC).
-type disk struct {
+type speller struct {
 	style
 	// resolve returns a path without symbolic links, but in the spelling that it is given.
 	resolve func(path string) (string, error)
@@ -22,13 +22,13 @@ type disk struct {
 	stat  func(path string) (os.FileInfo, error)
 }
 
-// thisDisk is nil on systems where [sys.EvalSymlinks] returns the disk's spelling:
+// thisSpeller is nil on systems where [disk.EvalSymlinks] returns the disk's spelling:
 // Linux takes two spellings for two files, and Windows spells the path itself.
-func thisDisk() *disk {
+func thisSpeller() *speller {
 	if runtime.GOOS != "darwin" {
 		return nil
 	}
-	return &disk{local, sys.EvalSymlinks, sys.DiskPath, readNames, os.Lstat}
+	return &speller{local, disk.EvalSymlinks, disk.DiskPath, readNames, os.Lstat}
 }
 
 func readNames(dir string) ([]string, error) {
@@ -41,9 +41,9 @@ func readNames(dir string) ([]string, error) {
 }
 
 // existing returns the path of a file without symbolic links, as the disk spells it.
-func (d *disk) existing(path string) (string, error) {
+func (d *speller) existing(path string) (string, error) {
 	if d == nil {
-		return sys.EvalSymlinks(path)
+		return disk.EvalSymlinks(path)
 	}
 	path, err := d.resolve(path)
 	if err != nil || !filepath.IsAbs(path) {
@@ -53,7 +53,7 @@ func (d *disk) existing(path string) (string, error) {
 }
 
 // spelled returns a path without symbolic links as the disk spells it.
-func (d *disk) spelled(path string) string {
+func (d *speller) spelled(path string) string {
 	up, name := filepath.Dir(path), filepath.Base(path)
 	if up == path {
 		return path
@@ -70,7 +70,7 @@ func (d *disk) spelled(path string) string {
 }
 
 // name returns the name of a file in a directory as the disk spells it.
-func (d *disk) name(dir, name string) string {
+func (d *speller) name(dir, name string) string {
 	names, err := d.names(dir)
 	if err != nil || slices.Contains(names, name) {
 		return name

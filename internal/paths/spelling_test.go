@@ -47,8 +47,8 @@ func (f foldingDisk) exact(path string) (string, error) {
 	return found, nil
 }
 
-func (f foldingDisk) disk() *disk {
-	return &disk{
+func (f foldingDisk) speller() *speller {
+	return &speller{
 		style: macOS,
 		resolve: func(path string) (string, error) {
 			exact, err := f.exact(path)
@@ -102,12 +102,12 @@ func TestSpellings(t *testing.T) {
 	}
 	links := systest.TryLink("Work", filepath.Join(dir, "Link")) == nil // Windows needs a privilege
 	folding := foldingDisk{dir, macOS.key}
-	whole := folding.disk()
-	closed := folding.disk() // nothing can be opened, but directories can be listed
+	whole := folding.speller()
+	closed := folding.speller() // nothing can be opened, but directories can be listed
 	closed.path = func(string) (string, error) { return "", fs.ErrPermission }
-	blind := folding.disk() // nothing can be opened or listed
+	blind := folding.speller() // nothing can be opened or listed
 	blind.path, blind.names = closed.path, func(string) ([]string, error) { return nil, fs.ErrPermission }
-	elsewhere := folding.disk() // files have the name of another hard link
+	elsewhere := folding.speller() // files have the name of another hard link
 	elsewhere.path = func(path string) (string, error) {
 		if exact, err := folding.exact(path); err != nil || filepath.Base(exact) != "Linked" {
 			return exact, err
@@ -115,9 +115,9 @@ func TestSpellings(t *testing.T) {
 		return filepath.Join(dir, "other", "away"), nil
 	}
 	sharp := func(name string) string { return strings.ReplaceAll(macOS.key(name), "\u00df", "ss") }
-	wide := foldingDisk{dir, sharp}.disk() // which takes more for the same than we do
+	wide := foldingDisk{dir, sharp}.speller() // which takes more for the same than we do
 	for _, test := range []struct {
-		disk       *disk
+		disk       *speller
 		path, want string
 	}{
 		{whole, "Work/src/Main.go", "Work/src/Main.go"},
@@ -164,7 +164,7 @@ func TestSpellingsThatAreFiles(t *testing.T) {
 	if names, err := readNames(dir); err != nil || len(names) != 2 {
 		t.Skip("this volume takes the names for one file")
 	}
-	for _, d := range []*disk{
+	for _, d := range []*speller{
 		{macOS, filepath.EvalSymlinks, func(path string) (string, error) { return path, nil }, readNames, os.Lstat},
 		{macOS, filepath.EvalSymlinks, func(string) (string, error) { return "", fs.ErrPermission }, readNames, os.Lstat},
 	} {

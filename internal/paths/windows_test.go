@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"pollux/internal/sys"
+	"pollux/internal/sys/shell"
 )
 
 var windows, unix = style{separator: `\`, foldCase: true}, style{separator: "/"}
@@ -128,7 +128,7 @@ func TestShortNames(t *testing.T) {
 	if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(file, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	out, err := sys.Shell(`for %I in ("` + file + `") do @echo %~sI`).Output()
+	out, err := shell.Command(`for %I in ("` + file + `") do @echo %~sI`).Output()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,13 +13,14 @@ import (
 
 	"pollux/internal/lazy"
 	"pollux/internal/paths"
-	"pollux/internal/sys"
+	"pollux/internal/sys/proc"
+	"pollux/internal/sys/shell"
 	"pollux/internal/termtext"
 )
 
 // Via returns commands that the system's shell runs.
 func Via(line string) func() *exec.Cmd {
-	return func() *exec.Cmd { return sys.Shell(line) }
+	return func() *exec.Cmd { return shell.Command(line) }
 }
 
 // SSH returns commands that run a command on another host. host is a name that ssh
@@ -53,7 +54,7 @@ func quote(path string) string {
 		end := path[len(strings.TrimRight(path, `\`)):] // in front of a quote, two stand for one
 		return `"` + path + end + `"`
 	}
-	return sys.PosixWord(path)
+	return shell.PosixWord(path)
 }
 
 const (
@@ -72,8 +73,8 @@ const (
 
 // A command is a connection over the standard streams of a child process.
 type command struct {
-	child      *sys.PipedChild
-	stderr     *sys.Tail // nil if standard error goes elsewhere
+	child      *proc.PipedChild
+	stderr     *proc.Tail // nil if standard error goes elsewhere
 	endTimeout time.Duration
 	ended      atomic.Bool // its output has ended
 	closeOnce  func() error
@@ -85,20 +86,20 @@ func Start(cmd *exec.Cmd) (io.ReadWriteCloser, error) { return startCommand(cmd,
 
 // startCommand starts a command. Its standard error goes to errs, unless that is nil.
 func startCommand(cmd *exec.Cmd, errs *os.File, endTimeout time.Duration) (io.ReadWriteCloser, error) {
-	streams := sys.Stdin | sys.Stdout
+	streams := proc.Stdin | proc.Stdout
 	if errs != nil {
 		cmd.Stderr = errs
 	} else {
-		streams |= sys.Stderr
+		streams |= proc.Stderr
 	}
-	child, err := sys.StartPiped(cmd, streams)
+	child, err := proc.StartPiped(cmd, streams)
 	if err != nil {
 		return nil, err
 	}
 	c := &command{child: child, endTimeout: endTimeout}
 	c.closeOnce = sync.OnceValue(c.end)
 	if errs == nil {
-		c.stderr = sys.KeepTail(child.Stderr, maxTail)
+		c.stderr = proc.KeepTail(child.Stderr, maxTail)
 	}
 	return c, nil
 }

@@ -13,7 +13,8 @@ import (
 	"time"
 
 	"pollux/internal/editor"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
+	"pollux/internal/sys/sock"
 )
 
 // A Listener is a socket on this side for a companion on the other side. Agents
@@ -37,7 +38,7 @@ type Listener struct {
 
 // Listen opens a listener in the user's own directory. The caller must close it.
 func Listen(ctx context.Context, target Target, paths Paths, protocol Protocol) (*Listener, error) {
-	dir, err := sys.RuntimeDir()
+	dir, err := disk.RuntimeDir()
 	if err != nil {
 		return nil, err
 	}
@@ -47,13 +48,13 @@ func Listen(ctx context.Context, target Target, paths Paths, protocol Protocol) 
 		Socket: filepath.Join(dir, name), target: target, paths: paths, protocol: protocol, gone: make(chan struct{}),
 	}
 	l.lose = sync.OnceFunc(func() { close(l.gone) })
-	socket, err := sys.ListenSocket(l.Socket)
+	socket, err := sock.Listen(l.Socket)
 	if err != nil {
 		return nil, fmt.Errorf("%w: set POLLUX_RUNTIME_DIR to a short path of a directory you own", err)
 	}
 	ctx, l.cancel = context.WithCancel(ctx)
 	l.group.Go(func() {
-		sys.ServeConns(ctx, socket, func(conn net.Conn) { l.serve(ctx, conn) })
+		sock.ServeConns(ctx, socket, func(conn net.Conn) { l.serve(ctx, conn) })
 	})
 	if target.Socket != "" {
 		l.group.Go(func() { l.watch(ctx) })
@@ -93,7 +94,7 @@ func (l *Listener) watch(ctx context.Context) {
 
 // leftSockets are the sockets of killed listeners. A listener in another container
 // may share the directory; it answers.
-var leftSockets = sys.Leftovers{Pattern: "connect-*.sock", Type: sys.SocketType, Abandoned: sys.RefusesConnections}
+var leftSockets = disk.Leftovers{Pattern: "connect-*.sock", Type: sock.FileType, Abandoned: sock.RefusesConnections}
 
 // serve connects one agent to the companion.
 func (l *Listener) serve(ctx context.Context, agent net.Conn) {

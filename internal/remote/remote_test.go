@@ -18,7 +18,8 @@ import (
 
 	"pollux/internal/editor"
 	"pollux/internal/ide/geminiide"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
+	"pollux/internal/sys/sock"
 	"pollux/internal/sys/systest"
 )
 
@@ -184,7 +185,7 @@ func TestRelayWithoutPairs(t *testing.T) {
 // shortDir returns a temporary directory in which the paths of sockets are not too long.
 func shortDir(t *testing.T) string {
 	t.Helper()
-	dir, err := sys.ShortTempDir("px")
+	dir, err := disk.ShortTempDir("px")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +198,7 @@ func shortDir(t *testing.T) string {
 func TestListener(t *testing.T) {
 	dir := shortDir(t)
 	t.Setenv("POLLUX_RUNTIME_DIR", filepath.Join(dir, "run"))
-	companion, err := sys.ListenSocket(filepath.Join(dir, "companion.sock"))
+	companion, err := sock.Listen(filepath.Join(dir, "companion.sock"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,11 +226,11 @@ func TestListener(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info, err := os.Stat(f.Socket); err != nil || !sys.Private(f.Socket, info) {
+	if info, err := os.Stat(f.Socket); err != nil || !disk.Private(f.Socket, info) {
 		t.Errorf("the socket: %v, %v", info, err)
 	}
 	dial := func(first string) *bufio.ReadWriter {
-		conn, err := sys.DialSocket(t.Context(), f.Socket)
+		conn, err := sock.Dial(t.Context(), f.Socket)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -327,14 +328,14 @@ func TestListenerNoticesThatTheCompanionIsGone(t *testing.T) {
 	for name, lose := range map[string]func(companion net.Listener){
 		"its socket goes": func(companion net.Listener) { companion.Close() },
 		"nobody answers": func(companion net.Listener) {
-			companion.(sys.SocketListener).SetUnlinkOnClose(false)
+			companion.(sock.Listener).SetUnlinkOnClose(false)
 			companion.Close()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := shortDir(t)
 			t.Setenv("POLLUX_RUNTIME_DIR", filepath.Join(dir, "run"))
-			companion, err := sys.ListenSocket(filepath.Join(dir, "companion.sock"))
+			companion, err := sock.Listen(filepath.Join(dir, "companion.sock"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -344,7 +345,7 @@ func TestListenerNoticesThatTheCompanionIsGone(t *testing.T) {
 			}
 			defer f.Close()
 			lose(companion)
-			conn, err := sys.DialSocket(t.Context(), f.Socket)
+			conn, err := sock.Dial(t.Context(), f.Socket)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,7 +14,7 @@ import (
 
 	"pollux/internal/agent"
 	"pollux/internal/jsonl"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 )
 
 // Counts are sums over calls.
@@ -108,7 +108,7 @@ func Read(dir string, days int, now time.Time) (Report, error) {
 }
 
 func unreadable(path string, err error) error {
-	return fmt.Errorf("cannot read %s (%w): make it readable, or delete it", path, sys.Cause(err))
+	return fmt.Errorf("cannot read %s (%w): make it readable, or delete it", path, disk.Cause(err))
 }
 
 // A reader adds up lines. The key of rows is the day, the agent and the model.
@@ -119,13 +119,13 @@ type reader struct {
 
 // file adds the lines of a file.
 func (r *reader) file(path string) error {
-	f, err := os.OpenFile(path, os.O_RDONLY|sys.NonBlock, 0)
+	f, err := os.OpenFile(path, os.O_RDONLY|disk.NonBlock, 0)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return cmp.Or(err, sys.ErrNotRegular)
+		return cmp.Or(err, disk.ErrNotRegular)
 	}
 	lines := jsonl.NewReader(f, maxLine)
 	for {

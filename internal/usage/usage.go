@@ -20,7 +20,7 @@ import (
 	"pollux/internal/agent"
 	"pollux/internal/lazy"
 	"pollux/internal/outbox"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 )
 
 const (
@@ -40,7 +40,7 @@ const (
 
 // Dir returns the directory of the user's files.
 func Dir() (string, error) {
-	dir, err := sys.StateDir()
+	dir, err := disk.StateDir()
 	return filepath.Join(dir, "usage"), err
 }
 
@@ -151,11 +151,11 @@ func (r *Recorder) append(c agent.Usage) error {
 	if err != nil {
 		return err
 	}
-	if err := sys.PrivateDir(r.dir); err != nil {
+	if err := disk.PrivateDir(r.dir); err != nil {
 		return err
 	}
 	path := filepath.Join(r.dir, month(c.Start))
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_RDWR|sys.NonBlock, 0o600)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_RDWR|disk.NonBlock, 0o600)
 	if err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func (r *Recorder) append(c agent.Usage) error {
 	case err != nil:
 		return err
 	case !info.Mode().IsRegular():
-		return sys.ErrNotRegular
+		return disk.ErrNotRegular
 	case info.Size() == 0:
 		prune(r.dir)
 	case torn(f, info.Size()):
@@ -190,7 +190,7 @@ var monthName = lazy.Regexp(`^\d{4}-\d{2}\.jsonl$`)
 
 // months returns the names of the files, the oldest first.
 func months(dir string) ([]string, error) {
-	entries, err := sys.ReadDir(dir)
+	entries, err := disk.ReadDir(dir)
 	var names []string
 	for _, e := range entries {
 		if monthName().MatchString(e.Name()) {

@@ -20,7 +20,7 @@ import (
 	"github.com/landlock-lsm/go-landlock/landlock"
 	kernel "github.com/landlock-lsm/go-landlock/landlock/syscall"
 
-	"pollux/internal/sys"
+	"pollux/internal/sys/proc"
 )
 
 // Self is the path of the program that a process runs, even if its file has been replaced.
@@ -110,7 +110,7 @@ func Launch(args []string) error {
 	if err := restrict(gate); err != nil {
 		return err
 	}
-	return sys.Exec(argv[0], argv, os.Environ())
+	return proc.Exec(argv[0], argv, os.Environ())
 }
 
 // restrict keeps this process from changing anything but through the gate.

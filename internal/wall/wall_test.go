@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"pollux/internal/sys"
+	"pollux/internal/sys/proc"
 )
 
 // parentRole makes the test binary a program that starts a child behind a wall.
@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 		err := Enclose(cmd, Self, Gate{})
 		cmd.Stdout = os.Stdout // ends with the child
 		if err == nil {
-			_, err = sys.StartChild(cmd)
+			_, err = proc.StartChild(cmd)
 		}
 		fmt.Println("started:", err)
 		select {}

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"pollux/internal/sys"
+	"pollux/internal/sys/proc"
 )
 
 // A wrapper runs a program. On Windows it is the test binary, started again, with this in
@@ -59,7 +59,7 @@ func (w wrapper) run(self string) int {
 		return 0
 	}
 	note(self + ".started")
-	cmd, err := sys.Command(context.Background(), w.Program, os.Args[1:]...)
+	cmd, err := proc.Command(context.Background(), w.Program, os.Args[1:]...)
 	if err != nil {
 		panic(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"pollux/internal/agent"
 	"pollux/internal/agent/program"
 	"pollux/internal/paths"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 )
 
 // The first release known to be enforced by [enforce].
@@ -167,7 +167,7 @@ func account(env agent.Env, _ string) string {
 				Organization string `json:"organizationUuid"`
 			} `json:"oauthAccount"`
 		}
-		data, _ := sys.ReadFile(state, maxState)
+		data, _ := disk.ReadFile(state, maxState)
 		json.Unmarshal(data, &s) // without a login, or damaged, it names none
 		add("account", s.Login.Account)
 		add("organization", s.Login.Organization)

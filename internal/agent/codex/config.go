@@ -13,7 +13,7 @@ import (
 	"pollux/internal/agent/program"
 	"pollux/internal/jsontoml"
 	"pollux/internal/paths"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 )
 
 // maxHomeFile limits a file of the CLI's home, in bytes.
@@ -77,7 +77,7 @@ func read(env agent.Env, name string) []byte {
 	if dir == "" {
 		return nil
 	}
-	text, _ := sys.ReadFile(filepath.Join(dir, name), maxHomeFile)
+	text, _ := disk.ReadFile(filepath.Join(dir, name), maxHomeFile)
 	return text
 }
 

@@ -10,7 +10,7 @@ import (
 	"pollux/internal/agent"
 	"pollux/internal/jsontoml"
 	"pollux/internal/paths"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 )
 
 // settingsFiles are the settings of a project in which Copilot CLI finds hooks, plugins and
@@ -47,7 +47,7 @@ func runsCode(env agent.Env, dir string) string {
 
 // names reports whether a file names hooks, plugins or servers, or may do so.
 func names(path string) bool {
-	text, err := sys.ReadFile(path, maxSettings)
+	text, err := disk.ReadFile(path, maxSettings)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return false
 	}

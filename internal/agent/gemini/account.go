@@ -10,7 +10,7 @@ import (
 	"pollux/internal/agent"
 	"pollux/internal/agent/gemini/settings"
 	"pollux/internal/paths"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 )
 
 // The variables that identify the account of each sign-in method. A key at another
@@ -54,7 +54,7 @@ func account(env agent.Env, dir string) string {
 	if signedIn {
 		home := geminiHome(env)
 		add("home", paths.Real(home))
-		users, _ := sys.ReadFile(filepath.Join(home, "google_accounts.json"), maxHomeFile)
+		users, _ := disk.ReadFile(filepath.Join(home, "google_accounts.json"), maxHomeFile)
 		add("users", string(users))
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])

@@ -11,7 +11,7 @@ import (
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/acp"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 )
 
 // maxPrompt limits a prompt, in bytes: the CLI reads 8 MiB of its standard input
@@ -88,7 +88,7 @@ var remedies = map[agent.Kind]agent.Remedy{
 // CLI splits a list of policies at commas.
 func checkTempDir(dir string) error {
 	if strings.Contains(dir, ",") {
-		return fmt.Errorf("the temporary directory %s has a comma in its name: set %s to one without", dir, sys.TempVars)
+		return fmt.Errorf("the temporary directory %s has a comma in its name: set %s to one without", dir, disk.TempVars)
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 	"pollux/internal/agent/gemini/settings"
 	"pollux/internal/lazy"
 	"pollux/internal/paths"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 )
 
 // oneShotCommand returns the command that runs the CLI for one request.
@@ -176,7 +176,7 @@ func privateHome(env agent.Env, home string) (unlinked []string, err error) {
 			}
 			continue
 		}
-		data, err := sys.ReadFile(from, maxHomeFile)
+		data, err := disk.ReadFile(from, maxHomeFile)
 		if err != nil {
 			return nil, err
 		}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"pollux/internal/agent"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 )
 
 const (
@@ -233,8 +233,8 @@ func (r *Runner) fileKey(from agent.Source) string {
 	if err != nil {
 		return ""
 	}
-	resolved, _ := sys.EvalSymlinks(path)
-	changed, id := sys.Stamp(info)
+	resolved, _ := disk.EvalSymlinks(path)
+	changed, id := disk.Stamp(info)
 	return fmt.Sprint(resolved, info.Size(), info.ModTime().UnixNano(), changed, id)
 }
 

@@ -17,7 +17,7 @@ import (
 	"pollux/internal/agent/agenttest"
 	"pollux/internal/agent/gemini"
 	"pollux/internal/agent/gemini/fakecli"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 	"pollux/internal/sys/systest"
 )
 
@@ -324,7 +324,7 @@ func TestCommaInTheTemporaryDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := New(gemini.Agent(), agent.Options{})
-	if err == nil || !strings.Contains(err.Error(), "set "+sys.TempVars+" to one without") {
+	if err == nil || !strings.Contains(err.Error(), "set "+disk.TempVars+" to one without") {
 		t.Errorf("got %v", err)
 	}
 	if left, _ := os.ReadDir(os.TempDir()); len(left) > 0 {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"pollux/internal/agent"
-	"pollux/internal/sys"
+	"pollux/internal/sys/proc"
 )
 
 // A run is one process and its output. One goroutine uses it at a time.
@@ -24,7 +24,7 @@ type run struct {
 	dir            string
 	stdin          *os.File // our end
 	stdout, stderr *os.File // opened for reading
-	child          *sys.Child
+	child          *proc.Child
 	unescape       bool
 	held           string // the end of the text so far, which may be the start of an escape
 
@@ -123,7 +123,7 @@ func (run *run) start(ctx context.Context) error {
 		return run.noRoom(err)
 	}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
-	child, err := sys.StartPiped(cmd, sys.Stdin)
+	child, err := proc.StartPiped(cmd, proc.Stdin)
 	if err != nil {
 		return row.Error(agent.NotInstalled, row.Tidy(run.req.Source.Env, err.Error()))
 	}

@@ -17,7 +17,7 @@ import (
 	"pollux/internal/agent/acp"
 	"pollux/internal/jsontoml"
 	"pollux/internal/paths"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 )
 
 // Codes of errors that this package returns in place of opencode.
@@ -126,7 +126,7 @@ func runsCode(env agent.Env, dir string) string {
 
 // namesPlugins says that a settings file names plugins, or may name some, or "".
 func namesPlugins(path string) string {
-	text, err := sys.ReadFile(path, maxConfig)
+	text, err := disk.ReadFile(path, maxConfig)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return ""
 	}

@@ -16,7 +16,8 @@ import (
 	"time"
 
 	"pollux/internal/agent"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
+	"pollux/internal/sys/proc"
 )
 
 const (
@@ -171,7 +172,7 @@ func (p *Pool) Workers() []agent.Worker {
 	}
 	p.mu.Unlock()
 	for i := range all {
-		all[i].Memory = sys.Memory(all[i].PID)
+		all[i].Memory = proc.Memory(all[i].PID)
 	}
 	slices.SortFunc(all, func(a, b agent.Worker) int { return a.Started.Compare(b.Started) })
 	return all
@@ -687,7 +688,7 @@ func (p *Pool) release(w *process) {
 	p.mu.Unlock()
 	switch {
 	case retired || closed || !w.alive():
-	case sessions >= p.limits.Sessions || time.Since(w.began) > p.limits.TTL || sys.Memory(w.child.PID()) > p.limits.Memory:
+	case sessions >= p.limits.Sessions || time.Since(w.began) > p.limits.TTL || proc.Memory(w.child.PID()) > p.limits.Memory:
 		p.tasks.Go(func() { p.replace(w) })
 	default:
 		p.tasks.Go(func() { p.prepare(w) })
@@ -765,7 +766,7 @@ func (p *Pool) inputs(from agent.Source, program agent.Program, dir string) stri
 	var b strings.Builder
 	for _, path := range p.agent.Warm.Inputs(from, program, dir) {
 		if info, err := os.Stat(path); err == nil {
-			changed, id := sys.Stamp(info)
+			changed, id := disk.Stamp(info)
 			fmt.Fprintf(&b, "%s %d %d %d %d\n", path, info.Size(), info.ModTime().UnixNano(), changed, id)
 		}
 	}

@@ -27,7 +27,8 @@ import (
 	"pollux/internal/agent/gemini/fakecli"
 	"pollux/internal/agent/queue"
 	"pollux/internal/agent/shared"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
+	"pollux/internal/sys/proc"
 	"pollux/internal/sys/systest"
 )
 
@@ -94,7 +95,7 @@ func (d double) sit(t *testing.T, kind, version string, change func(*agent.Optio
 // source.
 func share(t *testing.T, row *agent.Agent, from agent.Source, r *queue.Runner) agent.Runner {
 	t.Helper()
-	dir, err := sys.ShortTempDir("px")
+	dir, err := disk.ShortTempDir("px")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -538,7 +539,7 @@ func TestWarmAsksNothingUnderItsLock(t *testing.T) {
 	pid := lastLine(t, cli+".asked")
 	s.Workers()
 	s.Forget("mine")
-	if !sys.Alive(pid) {
+	if !proc.Alive(pid) {
 		t.Error("the runner did not answer while the CLI was asked for its version")
 	}
 	open()
@@ -607,7 +608,7 @@ func TestWarmRefusedVersion(t *testing.T) {
 			open()
 			agenttest.WantKind(t, <-answered, agent.TooOld, "0.34.9")
 			pid := pids()[0]
-			s.Until("its end", func() bool { return !sys.Alive(pid) && len(s.Workers()) == 0 })
+			s.Until("its end", func() bool { return !proc.Alive(pid) && len(s.Workers()) == 0 })
 			_, err = s.Ask(t.Context(), agent.Request{Prompt: "fake:echo x"})
 			agenttest.WantKind(t, err, agent.TooOld, "0.34.9")
 			if all := pids(); len(all) != 1 {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"pollux/internal/agent"
-	"pollux/internal/sys"
+	"pollux/internal/sys/proc"
 )
 
 const (
@@ -44,7 +44,7 @@ type process struct {
 	// start sets these before ready is closed.
 	temp     string   // its own directory
 	unlinked []string // credentials that the process cannot read
-	child    *sys.Child
+	child    *proc.Child
 	conn     agent.Conn
 	stderr   *os.File
 	logFile  *logFile
@@ -151,7 +151,7 @@ func (w *process) launch(temp *agent.TempDir) (err error) {
 			return err
 		}
 	}
-	child, err := sys.StartPiped(cmd, sys.Stdin|sys.Stdout|sys.Stderr)
+	child, err := proc.StartPiped(cmd, proc.Stdin|proc.Stdout|proc.Stderr)
 	if err != nil {
 		w.logFile.close()
 		return err

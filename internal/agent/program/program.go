@@ -19,7 +19,8 @@ import (
 	"pollux/internal/lazy"
 	"pollux/internal/npm"
 	"pollux/internal/paths"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
+	"pollux/internal/sys/proc"
 )
 
 // Locate returns the program of a source without running it: command, unless the source
@@ -40,7 +41,7 @@ func At(from agent.Source, path string, packages ...string) (agent.Program, erro
 		return agent.Program{}, err
 	}
 	// npm's batch file on Windows starts Node.js with the script.
-	argv, err := sys.Direct(path, from.Env.LookPath)
+	argv, err := proc.Direct(path, from.Env.LookPath)
 	if err != nil {
 		return agent.Program{}, err
 	}
@@ -99,7 +100,7 @@ func askVersion(ctx context.Context, p agent.Program, env []string, timeout time
 		return "", false
 	}
 	cmd.Stdout = out
-	child, err := sys.StartChild(cmd)
+	child, err := proc.StartChild(cmd)
 	if err != nil {
 		return "", false
 	}
@@ -109,7 +110,7 @@ func askVersion(ctx context.Context, p agent.Program, env []string, timeout time
 		child.Stop(0)
 		return "", true
 	}
-	text, err := sys.ReadFile(out.Name(), 1<<20)
+	text, err := disk.ReadFile(out.Name(), 1<<20)
 	if err != nil || child.ExitCode() != 0 {
 		return "", false
 	}

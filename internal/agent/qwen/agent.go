@@ -20,7 +20,7 @@ import (
 	"pollux/internal/agent/acp"
 	"pollux/internal/agent/program"
 	"pollux/internal/jsontoml"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 )
 
 const (
@@ -195,7 +195,7 @@ const maxSettings = 1 << 20
 // precedence over the user's and the project's.
 func settings(env agent.Env) []byte {
 	all := make(map[string]any)
-	if text, err := sys.ReadFile(systemSettings(env), maxSettings); err == nil {
+	if text, err := disk.ReadFile(systemSettings(env), maxSettings); err == nil {
 		jsontoml.Decode(text, &all) // Qwen Code ignores invalid ones
 	}
 	set := func(group, name string, value any) {

@@ -18,7 +18,7 @@ import (
 
 	"pollux/internal/agent"
 	"pollux/internal/outbox"
-	"pollux/internal/sys"
+	"pollux/internal/sys/sock"
 )
 
 const (
@@ -312,7 +312,7 @@ func (c *Client) connect(ctx context.Context) (*clientConn, error) {
 // ended while a client connected to it.
 func Ended(err error) bool {
 	signs := []error{io.EOF, io.ErrUnexpectedEOF, fs.ErrNotExist, syscall.ECONNRESET, syscall.EPIPE}
-	return sys.Refused(err) || slices.ContainsFunc(signs, func(sign error) bool { return errors.Is(err, sign) })
+	return sock.Refused(err) || slices.ContainsFunc(signs, func(sign error) bool { return errors.Is(err, sign) })
 }
 
 func (c *Client) open(ctx context.Context) (*clientConn, error) {

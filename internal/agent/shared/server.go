@@ -18,7 +18,8 @@ import (
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/queue"
-	"pollux/internal/sys"
+	"pollux/internal/sys/proc"
+	"pollux/internal/sys/sock"
 )
 
 // helloTimeout limits the first message of a connection.
@@ -144,7 +145,7 @@ func (s *Server) workers() []agent.Worker {
 // accept serves connections until ctx ends. The listener may be closed before that.
 func (s *Server) accept(ctx context.Context, l net.Listener) {
 	var serving sync.WaitGroup
-	sys.Accept(l, func(conn net.Conn) {
+	sock.Accept(l, func(conn net.Conn) {
 		serving.Go(func() {
 			defer conn.Close()
 			defer context.AfterFunc(ctx, func() { conn.Close() })()
@@ -238,7 +239,7 @@ func (s *Server) leave() {
 // status returns the state of the pool.
 func (s *Server) status() Status {
 	st := Status{
-		PID: os.Getpid(), Version: s.Version, Started: s.started, Memory: sys.Memory(os.Getpid()),
+		PID: os.Getpid(), Version: s.Version, Started: s.started, Memory: proc.Memory(os.Getpid()),
 		Workers: s.workers(), Queues: []queue.Load{}, Sessions: []Session{},
 		Wall: s.Wall.String(), Settings: s.Settings,
 	}
@@ -287,7 +288,7 @@ type serverConn struct {
 // conversations.
 func (s *Server) serve(ctx context.Context, conn net.Conn) {
 	// Root cannot be kept out, and is the usual user in a container with the socket.
-	if p, ok := sys.PeerOf(conn); ok && p.UID != os.Getuid() && p.UID != 0 {
+	if p, ok := sock.PeerOf(conn); ok && p.UID != os.Getuid() && p.UID != 0 {
 		s.Log.Warn("a process of another user has connected and is refused", "uid", p.UID, "pid", p.PID)
 		return
 	}

@@ -15,7 +15,9 @@ import (
 	"sync"
 	"time"
 
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
+	"pollux/internal/sys/proc"
+	"pollux/internal/sys/sock"
 )
 
 // probeTimeout is how long a pool may take to welcome a connection before another one
@@ -27,21 +29,21 @@ const socketPattern = "pool-*.sock"
 
 // killed finds the sockets of pools that were killed. No other version of Pollux would
 // replace them. A pool that is about to listen holds the lock of the directory.
-var killed = sys.Leftovers{Pattern: socketPattern, Type: sys.SocketType, Abandoned: sys.RefusesConnections}
+var killed = disk.Leftovers{Pattern: socketPattern, Type: sock.FileType, Abandoned: sock.RefusesConnections}
 
 // ErrRunning reports that a pool is running already.
 var ErrRunning = errors.New("a pool is running already")
 
 // SocketPath returns the path of the pool's socket. Its name depends on build, which
 // identifies this build of Pollux: bridges of another version use another pool. So do
-// bridges with raised rights, see [sys.Elevated]: nobody else may have a pool run a program
+// bridges with raised rights, see [proc.Elevated]: nobody else may have a pool run a program
 // with these rights.
 func SocketPath(build string) (string, error) {
-	dir, err := sys.RuntimeDir()
+	dir, err := disk.RuntimeDir()
 	if err != nil {
 		return "", err
 	}
-	return filepath.Join(dir, socketName(build, sys.Elevated())), nil
+	return filepath.Join(dir, socketName(build, proc.Elevated())), nil
 }
 
 func socketName(build string, elevated bool) string {
@@ -55,7 +57,7 @@ func socketName(build string, elevated bool) string {
 
 // Sockets returns the paths of the sockets of all pools, running or not.
 func Sockets() ([]string, error) {
-	dir, err := sys.RuntimeDir()
+	dir, err := disk.RuntimeDir()
 	if err != nil {
 		return nil, err
 	}
@@ -67,12 +69,12 @@ func Sockets() ([]string, error) {
 // several processes that call it at the same time, one gets the socket. hello greets the
 // other pool.
 func Listen(ctx context.Context, path string, hello Hello) (net.Listener, error) {
-	unlock, err := sys.LockDir(ctx, filepath.Dir(path))
+	unlock, err := disk.LockDir(ctx, filepath.Dir(path))
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	is, err := sys.IsSocket(path)
+	is, err := sock.IsSocket(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
@@ -88,7 +90,7 @@ func Listen(ctx context.Context, path string, hello Hello) (net.Listener, error)
 		}
 	}
 	killed.Remove(filepath.Dir(path))
-	l, err := sys.ListenSocket(path)
+	l, err := sock.Listen(path)
 	if err != nil {
 		return nil, fmt.Errorf("%w: set POLLUX_RUNTIME_DIR to a short path of a directory you own", err)
 	}
@@ -147,11 +149,11 @@ func Probe(ctx context.Context, path string, hello Hello) error {
 }
 
 // ErrForeign reports that a socket belongs to another user.
-var ErrForeign = sys.ErrForeignSocket
+var ErrForeign = sock.ErrForeign
 
 // Dial connects to the socket of a pool. It fails with [ErrForeign] if another user may
-// have put it there: see [sys.DialSocket].
-func Dial(ctx context.Context, path string) (net.Conn, error) { return sys.DialSocket(ctx, path) }
+// have put it there: see [sock.Dial].
+func Dial(ctx context.Context, path string) (net.Conn, error) { return sock.Dial(ctx, path) }
 
 // Starter returns a function that connects to the pool at a socket, and starts one with
 // argv if none answers. The pool outlives this process.
@@ -185,7 +187,7 @@ const ReadyLine = "ready"
 func Start(ctx context.Context, argv []string) error {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir = filepath.VolumeName(os.TempDir()) + string(filepath.Separator)
-	line, rest, err := sys.StartReporting(ctx, cmd)
+	line, rest, err := proc.StartReporting(ctx, cmd)
 	if err != nil {
 		return err
 	}

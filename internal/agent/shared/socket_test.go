@@ -4,7 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"pollux/internal/sys"
+	"pollux/internal/sys/sock"
 )
 
 // A pool that ended removed the socket of its successor, whose file had the same number:
@@ -53,7 +53,7 @@ func TestSocketName(t *testing.T) {
 // A pool that was killed leaves its socket. Nobody is there, which is no error of a connection.
 func TestEndedAfterAKill(t *testing.T) {
 	path := socket(t)
-	l, err := sys.ListenSocket(path)
+	l, err := sock.Listen(path)
 	if err != nil {
 		t.Fatal(err)
 	}

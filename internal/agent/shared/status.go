@@ -15,7 +15,8 @@ import (
 	"pollux/internal/agent/queue"
 	"pollux/internal/jsonl"
 	"pollux/internal/paths"
-	"pollux/internal/sys"
+	"pollux/internal/sys/proc"
+	"pollux/internal/sys/sock"
 	"pollux/internal/termtext"
 )
 
@@ -81,12 +82,12 @@ func AskStatus(ctx context.Context, path string) (Status, error) {
 func Stop(ctx context.Context, pool Status, now bool) error {
 	asking, cancel := context.WithTimeoutCause(ctx, askTimeout, ErrSilent)
 	defer cancel()
-	if err := ask(asking, pool.Socket, methodStop, stopParams{now}, nil); err != nil && sys.Alive(pool.PID) {
+	if err := ask(asking, pool.Socket, methodStop, stopParams{now}, nil); err != nil && proc.Alive(pool.PID) {
 		return err
 	}
 	look := time.NewTicker(stopInterval)
 	defer look.Stop()
-	for !sys.Ended(pool.PID) {
+	for !proc.Ended(pool.PID) {
 		select {
 		case <-look.C:
 		case <-ctx.Done():
@@ -98,7 +99,7 @@ func Stop(ctx context.Context, pool Status, now bool) error {
 
 // ask connects to a pool, calls one of its methods, and disconnects.
 func ask(ctx context.Context, path, method string, params, result any) error {
-	if is, err := sys.IsSocket(path); err == nil && !is {
+	if is, err := sock.IsSocket(path); err == nil && !is {
 		return notASocket(path)
 	}
 	conn, err := Dial(ctx, path)
@@ -123,7 +124,7 @@ func ask(ctx context.Context, path, method string, params, result any) error {
 
 // peer returns the process at the other end of a connection, or 0 if it is unknown.
 func peer(conn net.Conn) int {
-	p, _ := sys.PeerOf(conn)
+	p, _ := sock.PeerOf(conn)
 	return p.PID
 }
 

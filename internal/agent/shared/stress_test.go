@@ -23,7 +23,7 @@ import (
 	"pollux/internal/agent"
 	"pollux/internal/agent/agents"
 	"pollux/internal/agent/gemini/fakecli"
-	"pollux/internal/sys"
+	"pollux/internal/sys/proc"
 	"pollux/internal/sys/systest"
 )
 
@@ -480,7 +480,7 @@ func stressProcesses(home string) (all []string) {
 	for _, f := range files {
 		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(f)))
 		data, _ := os.ReadFile(f)
-		if pid == os.Getpid() || !strings.Contains("\x00"+string(data), "\x00HOME="+home+"\x00") || !sys.Alive(pid) {
+		if pid == os.Getpid() || !strings.Contains("\x00"+string(data), "\x00HOME="+home+"\x00") || !proc.Alive(pid) {
 			continue
 		}
 		line, _ := os.ReadFile(filepath.Join(filepath.Dir(f), "cmdline"))

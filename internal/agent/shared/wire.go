@@ -225,7 +225,7 @@ type Status struct {
 	Started time.Time `json:"started"`
 	// Socket is the path of the pool's socket.
 	Socket string `json:"socket"`
-	// Memory is the result of sys.Memory for the pool itself, in bytes, or 0 if unknown.
+	// Memory is the result of proc.Memory for the pool itself, in bytes, or 0 if unknown.
 	Memory int64 `json:"memory"`
 	// Ends is when the pool ends if nobody asks it anything. It is zero while a request
 	// runs or waits.

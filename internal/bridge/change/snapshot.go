@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"pollux/internal/git"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 )
 
 // A tree is the set of files that change mode watches: the files below a
@@ -116,7 +116,7 @@ type scan struct {
 // An entry is one file of a tree.
 type entry struct {
 	dir, name string
-	state     sys.FileState
+	state     disk.FileState
 	problem   string // why there is no state: "gone" or "unreadable"
 }
 
@@ -204,7 +204,7 @@ func (s *scan) walk(base, name string) error {
 
 // add adds the files below dir with these names, each followed by a zero byte.
 func (s *scan) add(dir string, names []byte) error {
-	d, err := sys.OpenDir(dir)
+	d, err := disk.OpenDir(dir)
 	if err != nil {
 		return err
 	}

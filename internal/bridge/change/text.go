@@ -8,7 +8,7 @@ import (
 	"os"
 	"unicode/utf8"
 
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 )
 
 // MaxFile is the size limit of a text file, in bytes.
@@ -17,7 +17,7 @@ const MaxFile = 1_000_000
 // Open opens a regular file of at most limit bytes. Its errors are for users and
 // models. They call the file "it".
 func Open(root *os.Root, rel string, limit int64) (*os.File, error) {
-	f, err := root.OpenFile(rel, os.O_RDONLY|sys.NonBlock, 0) // do not block on a FIFO
+	f, err := root.OpenFile(rel, os.O_RDONLY|disk.NonBlock, 0) // do not block on a FIFO
 	if err != nil {
 		return nil, errors.New("it cannot be read")
 	}

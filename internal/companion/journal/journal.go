@@ -25,7 +25,8 @@ import (
 	"time"
 
 	"pollux/internal/lazy"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
+	"pollux/internal/sys/proc"
 )
 
 // A State is how the diff of an entry ended, or Open.
@@ -99,7 +100,7 @@ func New(dir string) *Journal { return &Journal{dir: dir} }
 
 // Default returns the user's journal.
 func Default() (*Journal, error) {
-	dir, err := sys.StateDir()
+	dir, err := disk.StateDir()
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +136,7 @@ func (j *Journal) Add(e Entry, proposal string) (id string, err error) {
 	j.pruneSometimes(int64(len(proposal)))
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if err := sys.PrivateDir(j.dir); err != nil {
+	if err := disk.PrivateDir(j.dir); err != nil {
 		return "", j.unwritable(err)
 	}
 	if e.Time.IsZero() {
@@ -198,7 +199,7 @@ func (j *Journal) SetOriginal(id, text string) error {
 // Get returns one entry. For an unknown ID the error matches [fs.ErrNotExist].
 func (j *Journal) Get(id string) (Entry, error) {
 	e, err := j.get(id)
-	if err != nil || e.State != Open || sys.Alive(e.PID) {
+	if err != nil || e.State != Open || proc.Alive(e.PID) {
 		return e, err
 	}
 	e.State = Orphaned // its companion was killed
@@ -217,7 +218,7 @@ func (j *Journal) get(id string) (Entry, error) {
 		Undelivered bool `json:"undelivered"` // Unwritten in old entries
 	}
 	j.prune.reads.Add(1)
-	data, err := sys.ReadFile(j.file(id, "json"), maxEntry)
+	data, err := disk.ReadFile(j.file(id, "json"), maxEntry)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Entry{}, notFound(id)
 	}
@@ -255,7 +256,7 @@ func (j *Journal) put(e Entry) error {
 }
 
 func (j *Journal) write(id, ext, text string) error {
-	err := sys.WriteText(j.file(id, ext), text)
+	err := disk.WriteText(j.file(id, ext), text)
 	if err != nil {
 		return j.unwritable(err)
 	}
@@ -271,7 +272,7 @@ func (j *Journal) file(id, ext string) string { return filepath.Join(j.dir, id+"
 
 // List returns the entries, newest first. It skips entries that cannot be read.
 func (j *Journal) List() ([]Entry, error) {
-	names, err := sys.ReadDir(j.dir)
+	names, err := disk.ReadDir(j.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -296,7 +297,7 @@ func (j *Journal) Resolve(ref string) (id string, err error) {
 	if validID().MatchString(ref) || ref == "" {
 		return ref, nil
 	}
-	names, err := sys.ReadDir(j.dir)
+	names, err := disk.ReadDir(j.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
@@ -346,7 +347,7 @@ func (j *Journal) text(id, ext string) (string, error) {
 	if !validID().MatchString(id) {
 		return "", notFound(id)
 	}
-	data, err := sys.ReadFile(j.file(id, ext), MaxBytes)
+	data, err := disk.ReadFile(j.file(id, ext), MaxBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", notFound(id)
 	}
@@ -373,7 +374,7 @@ func (j *Journal) Restore(id, path string) (replaced string, err error) {
 		return "", err
 	}
 	path = cmp.Or(path, e.Path)
-	old, err := sys.ReadFile(path, maxFile)
+	old, err := disk.ReadFile(path, maxFile)
 	switch {
 	case err == nil:
 		if replaced, err = j.Add(Entry{Path: path, Real: path, State: Replaced}, string(old)); err != nil {
@@ -382,7 +383,7 @@ func (j *Journal) Restore(id, path string) (replaced string, err error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return "", fmt.Errorf("the file cannot be replaced: %w: choose another with --to", err)
 	}
-	if err := sys.ReplaceFile(path, e.written(text)); err != nil {
+	if err := disk.ReplaceFile(path, e.written(text)); err != nil {
 		return replaced, err
 	}
 	if e.Unwritten && (path == e.Path || path == e.Real) {
@@ -420,7 +421,7 @@ func (j *Journal) InFile(e Entry) (bool, error) {
 	case info.Size() < int64(len(text)), info.Size() > int64(len(text)+strings.Count(text, "\n")):
 		return false, nil
 	}
-	data, err := sys.ReadFile(path, maxFile)
+	data, err := disk.ReadFile(path, maxFile)
 	return withLF(string(data)) == text, err
 }
 

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 	"pollux/internal/sys/systest"
 )
 
@@ -47,11 +47,11 @@ func TestEntries(t *testing.T) {
 	}
 	files, _ := filepath.Glob(filepath.Join(j.dir, "*"))
 	for _, f := range files {
-		if info, err := os.Stat(f); err != nil || !sys.Private(f, info) {
+		if info, err := os.Stat(f); err != nil || !disk.Private(f, info) {
 			t.Errorf("%s: %v, %v", f, info.Mode(), err)
 		}
 	}
-	if info, _ := os.Stat(j.dir); !sys.Private(j.dir, info) {
+	if info, _ := os.Stat(j.dir); !disk.Private(j.dir, info) {
 		t.Errorf("the directory: %v", info.Mode())
 	}
 }

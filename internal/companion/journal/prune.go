@@ -11,7 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
+	"pollux/internal/sys/proc"
 )
 
 // Limits of a journal. Pruning deletes the oldest entries first. It never deletes
@@ -43,7 +44,7 @@ const (
 )
 
 // leftTemp finds the temporary files of killed processes.
-var leftTemp = sys.Leftovers{Pattern: sys.TempPattern, MinAge: unfinishedTTL}
+var leftTemp = disk.Leftovers{Pattern: disk.TempPattern, MinAge: unfinishedTTL}
 
 // A pruning is the state of deleting entries beyond the limits.
 type pruning struct {
@@ -193,7 +194,7 @@ func (j *Journal) remove(f *files) {
 	case errors.Is(err, fs.ErrNotExist) && !f.described:
 	case err != nil:
 		return
-	case (e.State == Open || e.State == Orphaned) && sys.Alive(e.PID):
+	case (e.State == Open || e.State == Orphaned) && proc.Alive(e.PID):
 		return
 	}
 	for _, ext := range []string{"json", "edited", "original", "proposal"} {

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 	"pollux/internal/sys/systest"
 )
 
@@ -112,11 +112,11 @@ func TestBounds(t *testing.T) {
 	}
 	half := past(t, j, Entry{Path: "/f"}, old, "half") // its process was killed
 	os.Remove(j.file(half, "json"))
-	stray := filepath.Join(j.dir, sys.TempName())
+	stray := filepath.Join(j.dir, disk.TempName())
 	os.WriteFile(stray, nil, 0o600)
 	day := time.Now().Add(-24 * time.Hour)
 	os.Chtimes(stray, day, day)
-	mine := filepath.Join(j.dir, sys.TempName()) // somebody writes it
+	mine := filepath.Join(j.dir, disk.TempName()) // somebody writes it
 	os.WriteFile(mine, nil, 0o600)
 
 	prune(t, j)

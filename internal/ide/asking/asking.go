@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"pollux/internal/jsontoml"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 )
 
 // A Start is how an agent starts, or has started.
@@ -107,7 +107,7 @@ func (s Start) Root() string {
 const maxFile = 4 << 20
 
 // ReadFile returns what a file of settings holds.
-func ReadFile(path string) ([]byte, error) { return sys.ReadFile(path, maxFile) }
+func ReadFile(path string) ([]byte, error) { return disk.ReadFile(path, maxFile) }
 
 // Read reads a file of settings in JSON, which may have comments. A file that does not
 // exist leaves v unchanged. The error names the file.
@@ -120,7 +120,7 @@ func Read(path string, v any) error {
 		err = jsontoml.Decode(data, v)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", path, sys.Cause(err))
+		return fmt.Errorf("%s: %w", path, disk.Cause(err))
 	}
 	return nil
 }

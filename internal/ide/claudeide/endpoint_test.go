@@ -15,13 +15,13 @@ import (
 	"github.com/coder/websocket"
 
 	"pollux/internal/ide/lockfile"
-	"pollux/internal/sys"
+	"pollux/internal/sys/sock"
 	"pollux/internal/sys/systest"
 )
 
 func needPeers(t *testing.T) {
 	t.Helper()
-	if !sys.KnowsPeers {
+	if !sock.KnowsPeers {
 		t.Skip("no token is used again here")
 	}
 }

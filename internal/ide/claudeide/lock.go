@@ -12,7 +12,8 @@ import (
 
 	"pollux/internal/ide/lockfile"
 	"pollux/internal/paths"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
+	"pollux/internal/sys/proc"
 )
 
 // A Lock is a lock file, which leads agents to a server. Its name is PORT.lock.
@@ -61,7 +62,7 @@ func Find(dir string) (found []Found) {
 			continue
 		}
 		f := Found{Path: filepath.Join(dir, e.Name()), Port: port}
-		if data, err := sys.ReadFile(f.Path, lockfile.MaxSize); err == nil {
+		if data, err := disk.ReadFile(f.Path, lockfile.MaxSize); err == nil {
 			f.Lock = parseLock(data)
 			found = append(found, f)
 		}
@@ -88,7 +89,7 @@ func parseLock(data []byte) (l Lock) {
 // Live reports whether an agent would try to connect to the lock's server.
 func (f Found) Live() bool {
 	if f.PID != 0 {
-		return sys.Alive(f.PID)
+		return proc.Alive(f.PID)
 	}
 	return f.Listens("127.0.0.1")
 }
@@ -142,7 +143,7 @@ func (l Lock) overlaps(folders []string) bool {
 // prune removes the locks of this user's companions that were killed here, and what
 // they did not finish to write. It leaves other programs' locks to them.
 func prune(dir string) {
-	sys.TempFiles.Remove(dir)
+	disk.TempFiles.Remove(dir)
 	for _, f := range Find(dir) {
 		if f.Leftover() {
 			os.Remove(f.Path)

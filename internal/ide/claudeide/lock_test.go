@@ -17,7 +17,7 @@ import (
 
 	"pollux/internal/ide/lockfile"
 	"pollux/internal/paths"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 	"pollux/internal/sys/systest"
 )
 
@@ -357,11 +357,11 @@ func TestPrune(t *testing.T) {
 		t.Fatal(err)
 	}
 	kept = append(kept, filepath.Join(dir, "8.lock"))
-	leftover := filepath.Join(dir, sys.TempName())
+	leftover := filepath.Join(dir, disk.TempName())
 	if err := os.WriteFile(leftover, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chtimes(leftover, time.Time{}, time.Now().Add(-2*sys.TempTTL)); err != nil {
+	if err := os.Chtimes(leftover, time.Time{}, time.Now().Add(-2*disk.TempTTL)); err != nil {
 		t.Fatal(err)
 	}
 	prune(dir)

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"pollux/internal/companion"
-	"pollux/internal/sys"
+	"pollux/internal/sys/sock"
 	"pollux/internal/sys/systest"
 )
 
@@ -182,7 +182,7 @@ func TestClaim(t *testing.T) {
 		f := start(t)
 		a := f.connect("claude-code")
 		for params, want := range map[string]int{`{"pid":7}`: 7, `{"pid":"x"}`: 0, `[]`: 0, `{"pid":-1}`: 0} {
-			if sys.KnowsPeers {
+			if sock.KnowsPeers {
 				want = 0
 			}
 			a.send(`{"jsonrpc":"2.0","method":"ide_connected","params":` + params + `}`)

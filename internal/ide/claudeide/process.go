@@ -9,7 +9,8 @@ import (
 
 	"pollux/internal/companion"
 	"pollux/internal/paths"
-	"pollux/internal/sys"
+	"pollux/internal/sys/proc"
+	"pollux/internal/sys/sock"
 	"pollux/internal/termtext"
 )
 
@@ -22,8 +23,8 @@ func (s *Session) Process() companion.Process {
 
 // locate finds the agent's process and its working directory.
 func (s *Session) locate() {
-	pid := sys.PeerProcess(s.local, s.remote)
-	dir := sys.WorkingDir(pid)
+	pid := sock.PeerProcess(s.local, s.remote)
+	dir := proc.WorkingDir(pid)
 	if dir == "" {
 		dir = s.askFolder()
 	}
@@ -36,7 +37,7 @@ func (s *Session) claim(params json.RawMessage) {
 	var p struct {
 		PID int `json:"pid"`
 	}
-	if !sys.KnowsPeers && json.Unmarshal(params, &p) == nil {
+	if !sock.KnowsPeers && json.Unmarshal(params, &p) == nil {
 		s.located(p.PID, "")
 	}
 }
@@ -46,7 +47,7 @@ func (s *Session) located(pid int, dir string) {
 	if pid <= 0 && dir == "" {
 		return
 	}
-	terminal := sys.Terminal(pid)
+	terminal := proc.Terminal(pid)
 	s.mu.Lock()
 	p := &s.process
 	p.PID, p.Dir, p.Terminal = max(pid, p.PID), cmp.Or(dir, p.Dir), cmp.Or(terminal, p.Terminal)

@@ -13,7 +13,7 @@ import (
 	"github.com/coder/websocket"
 
 	"pollux/internal/ide/lockfile"
-	"pollux/internal/sys"
+	"pollux/internal/sys/sock"
 )
 
 func getenv(env map[string]string) func(string) string {
@@ -182,7 +182,7 @@ func TestProbe(t *testing.T) {
 		})
 	}
 	t.Run("nobody", func(t *testing.T) {
-		if err := (Found{Port: 1}).Probe(t.Context(), "127.0.0.1"); !sys.Refused(err) {
+		if err := (Found{Port: 1}).Probe(t.Context(), "127.0.0.1"); !sock.Refused(err) {
 			t.Error(err)
 		}
 	})

@@ -35,7 +35,8 @@ import (
 	"pollux/internal/ide/lockfile"
 	"pollux/internal/ide/mcp"
 	"pollux/internal/outbox"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
+	"pollux/internal/sys/sock"
 	"pollux/internal/termtext"
 )
 
@@ -68,7 +69,7 @@ type Config struct {
 	// comes back to these only. See endpoint.
 	Roots []string
 	// State is the directory that keeps ports and tokens meanwhile; a directory in
-	// [sys.StateDir] if empty.
+	// [disk.StateDir] if empty.
 	State string
 	// OnPanic is called before a panic ends the process.
 	OnPanic mcp.OnPanic
@@ -145,7 +146,7 @@ func New(cfg Config) (*Server, error) {
 		}
 		s.cfg.Dir = dir
 	}
-	if sys.KnowsPeers {
+	if sock.KnowsPeers {
 		s.state = s.statePath()
 	}
 	l, err := s.listen()
@@ -189,7 +190,7 @@ func (s *Server) listen() (l net.Listener, err error) {
 		l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(last.Port))
 		switch {
 		case err != nil:
-		case sys.SeesSocket(l):
+		case sock.SeesSocket(l):
 			s.port, s.token, s.old = last.Port, last.Token, true
 			return l, nil
 		default:
@@ -244,10 +245,10 @@ func (s *Server) writeEndpoint() error {
 	if err != nil {
 		return err
 	}
-	if err := sys.PrivateDir(filepath.Dir(s.state)); err != nil {
+	if err := disk.PrivateDir(filepath.Dir(s.state)); err != nil {
 		return err
 	}
-	return sys.WriteFile(s.state, data)
+	return disk.WriteFile(s.state, data)
 }
 
 // forget removes the endpoint, unless the file belongs to another server.
@@ -267,14 +268,14 @@ func readEndpoint(path string) (e endpoint, err error) {
 	if err != nil {
 		return e, err
 	}
-	if !info.IsDir() || !sys.Own(dir, info) || !sys.Private(dir, info) {
+	if !info.IsDir() || !disk.Own(dir, info) || !disk.Private(dir, info) {
 		return e, errors.New("the directory is not private")
 	}
 	if info, err = os.Lstat(path); err != nil {
 		return e, err
 	}
 	e.touched = info.ModTime()
-	data, err := sys.ReadFile(path, lockfile.MaxSize)
+	data, err := disk.ReadFile(path, lockfile.MaxSize)
 	if err == nil {
 		err = json.Unmarshal(data, &e)
 	}
@@ -288,7 +289,7 @@ func readEndpoint(path string) (e endpoint, err error) {
 func (s *Server) statePath() string {
 	dir := s.cfg.State
 	if dir == "" {
-		state, err := sys.StateDir()
+		state, err := disk.StateDir()
 		if err != nil {
 			return ""
 		}

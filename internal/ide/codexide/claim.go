@@ -14,7 +14,9 @@ import (
 	"strconv"
 	"time"
 
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
+	"pollux/internal/sys/proc"
+	"pollux/internal/sys/sock"
 )
 
 const (
@@ -96,26 +98,26 @@ var (
 // newClaim listens on a socket. It replaces a socket of the user that nobody serves,
 // and nothing else.
 func newClaim(path string) (*claim, error) {
-	if sys.IsPipe(path) {
+	if sock.IsPipe(path) {
 		return newPipeClaim(path)
 	}
-	if err := sys.PrivateTempDir(filepath.Dir(path)); err != nil {
+	if err := disk.PrivateTempDir(filepath.Dir(path)); err != nil {
 		return nil, err
 	}
 	if file, err := os.Lstat(path); err == nil {
-		if file.Mode().Type() != fs.ModeSocket || !sys.Own(path, file) {
+		if file.Mode().Type() != fs.ModeSocket || !disk.Own(path, file) {
 			return nil, fmt.Errorf("%s %w", path, errForeign)
 		}
-		if !sys.RefusesConnections(path) || !removeSocket(path, sys.RefusesConnections) {
+		if !sock.RefusesConnections(path) || !removeSocket(path, sock.RefusesConnections) {
 			return nil, errTaken
 		}
 	}
-	l, err := sys.ListenSocket(path)
+	l, err := sock.Listen(path)
 	if err != nil {
 		if _, taken := os.Lstat(path); taken == nil {
 			return nil, errTaken // another server was faster
 		}
-		return nil, fmt.Errorf("%w: set %s to a directory that you own and that has a short path, also for the agent", err, sys.TempVars)
+		return nil, fmt.Errorf("%w: set %s to a directory that you own and that has a short path, also for the agent", err, disk.TempVars)
 	}
 	l.SetUnlinkOnClose(false)
 	file, err := os.Lstat(path)
@@ -128,7 +130,7 @@ func newClaim(path string) (*claim, error) {
 
 // newPipeClaim listens on a pipe, unless it exists.
 func newPipeClaim(name string) (*claim, error) {
-	l, err := sys.ListenSocket(name)
+	l, err := sock.Listen(name)
 	if errors.Is(err, fs.ErrExist) {
 		return nil, errTaken
 	}
@@ -192,7 +194,7 @@ type probe struct {
 // server that does not accept, such as a stopped one, counts.
 func (p *probe) look() (pid int, live bool) {
 	var file fs.FileInfo
-	if !sys.IsPipe(p.path) { // a pipe has no file
+	if !sock.IsPipe(p.path) { // a pipe has no file
 		var err error
 		file, err = os.Lstat(p.path)
 		if err != nil || file.Mode().Type() != fs.ModeSocket {
@@ -201,7 +203,7 @@ func (p *probe) look() (pid int, live bool) {
 		}
 	}
 	same := file == nil || p.file != nil && sameSocket(p.file, file)
-	if !same || time.Since(p.at) >= probeInterval || p.pid > 0 && !sys.Alive(p.pid) {
+	if !same || time.Since(p.at) >= probeInterval || p.pid > 0 && !proc.Alive(p.pid) {
 		*p = probe{path: p.path, file: file, at: time.Now()}
 		p.dial()
 	}
@@ -211,27 +213,27 @@ func (p *probe) look() (pid int, live bool) {
 func (p *probe) dial() {
 	conn, err := Dial(p.path)
 	if err != nil {
-		p.live = !sys.Refused(err) && !errors.Is(err, fs.ErrNotExist)
-		p.foreign = sys.IsPipe(p.path) && IsForeign(err)
+		p.live = !sock.Refused(err) && !errors.Is(err, fs.ErrNotExist)
+		p.foreign = sock.IsPipe(p.path) && IsForeign(err)
 		return
 	}
 	defer conn.Close()
-	peer, _ := sys.PeerOf(conn)
+	peer, _ := sock.PeerOf(conn)
 	p.pid, p.live = peer.PID, true
 }
 
 // Dial connects to a socket or to a pipe. A server of this machine accepts at once.
 func Dial(path string) (net.Conn, error) {
-	if !sys.IsPipe(path) {
+	if !sock.IsPipe(path) {
 		return net.DialTimeout("unix", path, dialTimeout)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
 	defer cancel()
-	return sys.DialSocket(ctx, path)
+	return sock.Dial(ctx, path)
 }
 
 // IsForeign reports whether [Dial] failed because another user, or an elevated program of this
 // user, has the pipe.
 func IsForeign(err error) bool {
-	return errors.Is(err, fs.ErrPermission) || errors.Is(err, sys.ErrForeignSocket)
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, sock.ErrForeign)
 }

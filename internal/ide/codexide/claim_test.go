@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"pollux/internal/sys"
+	"pollux/internal/sys/sock"
 	"pollux/internal/sys/systest"
 )
 
@@ -30,12 +30,12 @@ type program struct {
 // listenAt listens as another program does.
 func listenAt(t *testing.T, path string) *program {
 	t.Helper()
-	if !sys.IsPipe(path) {
+	if !sock.IsPipe(path) {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
-	l, err := sys.ListenSocket(path)
+	l, err := sock.Listen(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func listenAt(t *testing.T, path string) *program {
 	p := &program{t, path, rand.Text(), l}
 	var serving sync.WaitGroup
 	serving.Go(func() {
-		sys.Accept(l, func(conn net.Conn) {
+		sock.Accept(l, func(conn net.Conn) {
 			conn.Write([]byte(p.name))
 			conn.Close()
 		})
@@ -70,7 +70,7 @@ func (p *program) mustServe() {
 // onlyFiles skips a test of what only the file of a socket needs.
 func onlyFiles(t *testing.T, path string) {
 	t.Helper()
-	if sys.IsPipe(path) {
+	if sock.IsPipe(path) {
 		t.Skip("a pipe has no file")
 	}
 }
@@ -122,7 +122,7 @@ func TestClaim(t *testing.T) {
 				t.Fatalf("the claim returns %v, want %v", err, tt.want)
 			}
 			if err != nil {
-				if !sys.IsPipe(path) && !os.SameFile(before, stat(t, path)) {
+				if !sock.IsPipe(path) && !os.SameFile(before, stat(t, path)) {
 					t.Error("the file was replaced")
 				}
 				return
@@ -130,14 +130,14 @@ func TestClaim(t *testing.T) {
 			if !c.held() {
 				t.Error("the claim is not held")
 			}
-			if !sys.IsPipe(path) && (stat(t, path).Mode().Perm() != 0o600 || stat(t, filepath.Dir(path)).Mode().Perm() != 0o700) {
+			if !sock.IsPipe(path) && (stat(t, path).Mode().Perm() != 0o600 || stat(t, filepath.Dir(path)).Mode().Perm() != 0o700) {
 				t.Errorf("modes %v and %v", stat(t, path).Mode(), stat(t, filepath.Dir(path)).Mode())
 			}
 			if _, err := newClaim(path); !errors.Is(err, errTaken) {
 				t.Errorf("a second claim returns %v", err)
 			}
 			c.release()
-			if !sys.IsPipe(path) {
+			if !sock.IsPipe(path) {
 				if left, _ := os.ReadDir(filepath.Dir(path)); len(left) > 0 {
 					t.Errorf("these files stay: %v", left)
 				}
@@ -223,7 +223,7 @@ func TestOwner(t *testing.T) {
 	waitNote(t, s, "another program (process "+strconv.Itoa(os.Getpid())+") answers Codex CLI's /ide on "+m.socket)
 	theirs.mustServe()
 	theirs.listener.Close() // its socket stays, as if it were killed
-	if !sys.IsPipe(m.socket) {
+	if !sock.IsPipe(m.socket) {
 		// The server looks again at once only if the process has ended or the socket is new.
 		if err := os.Chtimes(m.socket, time.Now(), time.Now()); err != nil {
 			t.Fatal(err)
@@ -233,7 +233,7 @@ func TestOwner(t *testing.T) {
 	if got := m.ask(dir); got != "a.txt" {
 		t.Errorf("the agent receives %q", got)
 	}
-	if !sys.IsPipe(m.socket) { // nobody can replace a pipe
+	if !sock.IsPipe(m.socket) { // nobody can replace a pipe
 		// Another one comes, and goes.
 		if err := os.Remove(m.socket); err != nil {
 			t.Fatal(err)
@@ -256,7 +256,7 @@ func TestOwner(t *testing.T) {
 // touch it.
 func TestPreferred(t *testing.T) {
 	m := newMachine(t)
-	if sys.IsPipe(m.socket) {
+	if sock.IsPipe(m.socket) {
 		t.Skip("Codex CLI tries no other pipe")
 	}
 	l := listenAt(t, m.first).listener
@@ -302,7 +302,7 @@ func TestStepBack(t *testing.T) {
 				}
 			}
 			a.ended()
-			if sys.IsPipe(m.socket) {
+			if sock.IsPipe(m.socket) {
 				older.ended() // as long as it is open, nobody else can serve the pipe
 			}
 			m.mustBeFree()

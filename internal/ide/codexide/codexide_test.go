@@ -17,7 +17,8 @@ import (
 
 	"pollux/internal/companion"
 	"pollux/internal/editor"
-	"pollux/internal/sys"
+	"pollux/internal/sys/proc"
+	"pollux/internal/sys/sock"
 	"pollux/internal/sys/systest"
 )
 
@@ -68,7 +69,7 @@ func newMachine(t *testing.T) *machine {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	t.Setenv("CODEX_HOME", dir) // somebody uses Codex CLI
 	socket := filepath.Join(dir, "codex-ipc", "ipc.sock")
-	if sys.IsPipe(Socket()) {
+	if sock.IsPipe(Socket()) {
 		socket = Socket() + "-test-" + rand.Text()
 	}
 	return &machine{t: t, dir: dir, socket: socket, first: filepath.Join(dir, "first.sock")}
@@ -81,7 +82,7 @@ func (m *machine) mustBeFree() {
 		conn.Close()
 		m.t.Error("somebody serves the socket")
 	}
-	if _, err := os.Lstat(m.socket); !sys.IsPipe(m.socket) && err == nil {
+	if _, err := os.Lstat(m.socket); !sock.IsPipe(m.socket) && err == nil {
 		m.t.Error("the socket is still there")
 	}
 }
@@ -100,7 +101,7 @@ func (m *machine) start(b *backend, name string) *Server {
 		}
 		return others
 	}})
-	l, err := sys.ListenSocket(own)
+	l, err := sock.Listen(own)
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -321,7 +322,7 @@ func TestSessionEnds(t *testing.T) {
 	}
 	s.asked(os.Getpid(), dir)
 	session := receive(t, b.came)
-	if p := session.Process(); p.PID != os.Getpid() || p.Dir != dir || p.Terminal != sys.Terminal(p.PID) {
+	if p := session.Process(); p.PID != os.Getpid() || p.Dir != dir || p.Terminal != proc.Terminal(p.PID) {
 		t.Errorf("the process is %+v", p)
 	}
 	s.Close(t.Context())
@@ -484,7 +485,7 @@ func TestStoppedSibling(t *testing.T) {
 	dir := project(t, "a.txt")
 	m.start(newBackend(dir).with(filepath.Join(dir, "a.txt")), "1-1.sock")
 	stopped := filepath.Join(m.dir, "2-2.sock")
-	l, err := sys.ListenSocket(stopped)
+	l, err := sock.Listen(stopped)
 	if err != nil {
 		t.Fatal(err)
 	}

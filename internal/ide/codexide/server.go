@@ -28,7 +28,7 @@ import (
 	"pollux/internal/gate"
 	"pollux/internal/outbox"
 	"pollux/internal/paths"
-	"pollux/internal/sys"
+	"pollux/internal/sys/sock"
 )
 
 // A Backend is the companion that the server belongs to.
@@ -257,14 +257,14 @@ func (s *Server) claimLocked() string {
 		return ""
 	}
 	// Whether a pipe exists is only known from an attempt to make it.
-	if !sys.IsPipe(s.cfg.Socket) {
+	if !sock.IsPipe(s.cfg.Socket) {
 		if note, live := s.ownerLocked(); live {
 			return note
 		}
 	}
 	c, err := newClaim(s.cfg.Socket)
 	switch {
-	case errors.Is(err, errTaken) && sys.IsPipe(s.cfg.Socket):
+	case errors.Is(err, errTaken) && sock.IsPipe(s.cfg.Socket):
 		note, _ := s.ownerLocked()
 		return note
 	case errors.Is(err, errTaken):
@@ -282,7 +282,7 @@ func (s *Server) claimLocked() string {
 	ctx, stop := context.WithCancel(s.ctx)
 	s.running.Go(func() {
 		defer stop()
-		sys.ServeConns(ctx, c.listener, func(conn net.Conn) {
+		sock.ServeConns(ctx, c.listener, func(conn net.Conn) {
 			if s.serveConn(conn) && c.file == nil {
 				stop() // the pipe is there until the last connection has ended
 			}
@@ -329,7 +329,7 @@ var errSteppedBack = errors.New("the server has stepped back")
 // are idle, it closes the oldest one; it never closes one whose request it is answering.
 func (s *Server) serveConn(conn net.Conn) (steppedBack bool) {
 	defer s.onPanic()
-	peer, ok := sys.PeerOf(conn)
+	peer, ok := sock.PeerOf(conn)
 	if ok && peer.UID != os.Getuid() {
 		return false
 	}

@@ -7,7 +7,8 @@ import (
 
 	"pollux/internal/companion"
 	"pollux/internal/editor"
-	"pollux/internal/sys"
+	"pollux/internal/sys/proc"
+	"pollux/internal/sys/sock"
 )
 
 // idleTTL is the time after its last request for which a process counts as connected, if
@@ -38,7 +39,7 @@ func (s *Server) asked(pid int, dir string) {
 	s.mu.Unlock()
 	terminal := ""
 	if !known {
-		terminal = sys.Terminal(pid)
+		terminal = proc.Terminal(pid)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,7 +72,7 @@ func (s *Server) endSessions(match func(*Session) bool) {
 // endedLocked reports whether the process has ended.
 func (s *Session) endedLocked() bool {
 	if s.pid > 0 {
-		return !sys.Alive(s.pid)
+		return !proc.Alive(s.pid)
 	}
 	return time.Since(s.used) > idleTTL
 }
@@ -84,7 +85,7 @@ func (s *Session) Client() (name, version string) { return title, "" }
 
 // Transport implements [companion.Session].
 func (s *Session) Transport() string {
-	if sys.IsPipe(Socket()) {
+	if sock.IsPipe(Socket()) {
 		return "pipe"
 	}
 	return "socket"

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 
 	"pollux/internal/ide/lockfile"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 )
 
 // A Lock is a lock file, which leads agents to a server. Its name is UUID.lock. The agent
@@ -72,7 +72,7 @@ func Find(dir string) (found []Found) {
 		if filepath.Ext(e.Name()) != lockfile.Ext {
 			continue
 		}
-		data, err := sys.ReadFile(f.Path, lockfile.MaxSize)
+		data, err := disk.ReadFile(f.Path, lockfile.MaxSize)
 		if err == nil && json.Unmarshal(data, &f.Lock) == nil {
 			found = append(found, f)
 		}
@@ -83,7 +83,7 @@ func Find(dir string) (found []Found) {
 // prune removes the locks of this user's companions that were killed here, and what
 // they did not finish to write. It leaves other programs' locks to them.
 func prune(dir string) {
-	sys.TempFiles.Remove(dir)
+	disk.TempFiles.Remove(dir)
 	for _, f := range Find(dir) {
 		if f.Pollux.Stale(f.PID) {
 			os.Remove(f.Path)

@@ -24,7 +24,7 @@ import (
 	"pollux/internal/ide/lockfile"
 	"pollux/internal/ide/mcp"
 	"pollux/internal/outbox"
-	"pollux/internal/sys"
+	"pollux/internal/sys/sock"
 )
 
 // A Backend is the companion that the server belongs to.
@@ -103,7 +103,7 @@ func New(cfg Config) (*Server, error) {
 	})
 	s.endpoint.Open, s.endpoint.GoneTimeout = s.open, cfg.GoneTimeout
 	own := gate.Config{Handler: http.HandlerFunc(s.serveHTTP), Log: cfg.Log}
-	l, kind, address, err := sys.ListenPrivate("copilot")
+	l, kind, address, err := sock.ListenPrivate("copilot")
 	// A path that is too long, for example, is no reason not to start: the user may not
 	// have this agent.
 	if err != nil {

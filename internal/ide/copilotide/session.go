@@ -9,7 +9,7 @@ import (
 	"pollux/internal/editor"
 	"pollux/internal/ide/blocking"
 	"pollux/internal/ide/mcp"
-	"pollux/internal/sys"
+	"pollux/internal/sys/proc"
 )
 
 // A Session is one connected agent. It implements [companion.Session].
@@ -31,7 +31,7 @@ const processHeader = "X-Copilot-Pid"
 func (s *Server) open(r *http.Request) (*mcp.Session, error) {
 	session := &Session{server: s}
 	if pid, err := strconv.Atoi(r.Header.Get(processHeader)); err == nil && pid > 0 {
-		session.process = companion.Process{PID: pid, Dir: sys.WorkingDir(pid), Terminal: sys.Terminal(pid)}
+		session.process = companion.Process{PID: pid, Dir: proc.WorkingDir(pid), Terminal: proc.Terminal(pid)}
 	}
 	var err error
 	session.Session, err = blocking.NewSession(blocking.Config{

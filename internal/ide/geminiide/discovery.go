@@ -21,7 +21,9 @@ import (
 
 	"pollux/internal/editor"
 	"pollux/internal/lazy"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
+	"pollux/internal/sys/proc"
+	"pollux/internal/sys/sock"
 )
 
 // A cli is one command-line program that looks for a companion.
@@ -262,7 +264,7 @@ func (e Endpoint) file(c cli) DiscoveryFile {
 		AuthToken:     c.token(e.Token),
 		IDEInfo:       e.Info,
 		Pollux:        os.Getpid(),
-		Namespace:     sys.Namespace(),
+		Namespace:     proc.Namespace(),
 	}
 	if len(e.Stdio) > 0 {
 		f.Stdio = &Stdio{Command: e.Stdio[0], Args: e.Stdio[1:]}
@@ -359,7 +361,7 @@ func (p *Publication) writeCLILocked(c cli, e Endpoint) error {
 	if err := ownPath(dir); err != nil {
 		return err
 	}
-	if err := sys.PrivateTempDir(dir); err != nil {
+	if err := disk.PrivateTempDir(dir); err != nil {
 		return err
 	}
 	// Anybody who can write to its parent could replace it.
@@ -368,10 +370,10 @@ func (p *Publication) writeCLILocked(c cli, e Endpoint) error {
 	switch {
 	case err != nil:
 		return err
-	case !sys.Own(parent, info):
+	case !disk.Own(parent, info):
 		return errForeign(parent)
-	case sys.OthersWrite(parent, info):
-		if err := sys.DenyWrites(parent, info); err != nil {
+	case disk.OthersWrite(parent, info):
+		if err := disk.DenyWrites(parent, info); err != nil {
 			return err
 		}
 	}
@@ -381,7 +383,7 @@ func (p *Publication) writeCLILocked(c cli, e Endpoint) error {
 	}
 	for _, name := range c.files(e.PIDs, e.Port) {
 		path := filepath.Join(dir, name)
-		if err := sys.WriteFile(path, data); err != nil {
+		if err := disk.WriteFile(path, data); err != nil {
 			return err
 		}
 		if !slices.Contains(p.paths, path) {
@@ -392,7 +394,7 @@ func (p *Publication) writeCLILocked(c cli, e Endpoint) error {
 }
 
 func errForeign(path string) error {
-	return fmt.Errorf("%s belongs to another user: set %s to a directory that you own, for the CLI too", path, sys.TempVars)
+	return fmt.Errorf("%s belongs to another user: set %s to a directory that you own, for the CLI too", path, disk.TempVars)
 }
 
 // maxLinks bounds the symbolic links of a path, as systems do.
@@ -427,8 +429,8 @@ walk:
 			if err != nil {
 				return err
 			}
-			shared = shared || sys.OthersWrite(up, parent)
-			if shared && !sys.Own(at, info) && !sys.SameOwner(at, info, up, parent) {
+			shared = shared || disk.OthersWrite(up, parent)
+			if shared && !disk.Own(at, info) && !disk.SameOwner(at, info, up, parent) {
 				return errForeign(at)
 			}
 			if info.Mode()&os.ModeSymlink != 0 {
@@ -446,7 +448,7 @@ walk:
 		}
 		return nil
 	}
-	return fmt.Errorf("%s has too many symbolic links: set %s to a directory that you own, for the CLI too", dir, sys.TempVars)
+	return fmt.Errorf("%s has too many symbolic links: set %s to a directory that you own, for the CLI too", dir, disk.TempVars)
 }
 
 // Remove deletes the files, and the directories that Publish made if they are
@@ -489,14 +491,14 @@ func Stale(pids []int) (stale []string) {
 		if err != nil {
 			continue
 		}
-		stale = append(stale, sys.TempFiles.Find(dir)...)
+		stale = append(stale, disk.TempFiles.Find(dir)...)
 		entries, err := os.ReadDir(dir)
 		if err != nil {
 			continue
 		}
 		for _, entry := range entries {
 			info, err := entry.Info()
-			if err != nil || !info.Mode().IsRegular() || !sys.Own(filepath.Join(dir, entry.Name()), info) {
+			if err != nil || !info.Mode().IsRegular() || !disk.Own(filepath.Join(dir, entry.Name()), info) {
 				continue
 			}
 			path := filepath.Join(dir, entry.Name())
@@ -508,21 +510,21 @@ func Stale(pids []int) (stale []string) {
 			if err != nil {
 				continue
 			}
-			if f.Namespace != "" && f.Namespace != sys.Namespace() || f.Namespace == "" && sys.Shared(dir) {
+			if f.Namespace != "" && f.Namespace != proc.Namespace() || f.Namespace == "" && disk.Shared(dir) {
 				continue
 			}
 			pid := f.PPID
 			if !c.ppid {
 				pid, _ = strconv.Atoi(m[1])
 			}
-			ended := f.Pollux > 0 && !sys.Alive(f.Pollux)
+			ended := f.Pollux > 0 && !proc.Alive(f.Pollux)
 			if f.Port == 0 { // reached by a command
 				if ended {
 					stale = append(stale, path)
 				}
 				continue
 			}
-			if ended && !answers(f.Port) || (!sys.Alive(pid) || slices.Contains(pids, pid)) && refuses(f.Port) {
+			if ended && !answers(f.Port) || (!proc.Alive(pid) || slices.Contains(pids, pid)) && refuses(f.Port) {
 				stale = append(stale, path)
 			}
 		}
@@ -535,7 +537,7 @@ func refuses(port int) bool {
 	if err == nil {
 		conn.Close()
 	}
-	return sys.Refused(err)
+	return sock.Refused(err)
 }
 
 // answers reports whether a Pollux companion listens on the port.
@@ -560,7 +562,7 @@ const maxFile = 1 << 20
 
 // Read reads one discovery file.
 func Read(path string) (DiscoveryFile, error) {
-	data, err := sys.ReadFile(path, maxFile)
+	data, err := disk.ReadFile(path, maxFile)
 	if err != nil {
 		return DiscoveryFile{}, err
 	}

@@ -17,7 +17,8 @@ import (
 	"testing"
 
 	"pollux/internal/editor"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
+	"pollux/internal/sys/proc"
 	"pollux/internal/sys/systest"
 )
 
@@ -133,7 +134,7 @@ func TestPublishWritesTheContractsFile(t *testing.T) {
 	}
 	for _, name := range names {
 		info, err := os.Stat(name)
-		if err != nil || !sys.Private(name, info) {
+		if err != nil || !disk.Private(name, info) {
 			t.Errorf("%s: %v, %v; others have permissions", name, info.Mode(), err)
 		}
 		data, _ := os.ReadFile(name)
@@ -149,7 +150,7 @@ func TestPublishWritesTheContractsFile(t *testing.T) {
 			t.Errorf("ideInfo = %v", info2)
 		}
 	}
-	if info, _ := os.Stat(dir); !sys.Private(dir, info) {
+	if info, _ := os.Stat(dir); !disk.Private(dir, info) {
 		t.Errorf("the directory is %v: others have permissions", info.Mode())
 	}
 	locks, _ := filepath.Glob(qwen + "/*.lock")
@@ -245,7 +246,7 @@ func TestPublishRefusesALinkOfAnother(t *testing.T) {
 				t.Fatal(err)
 			}
 			p, err := Publish(Endpoint{Port: 1, Token: "secret", PIDs: []int{1}})
-			if (err == nil) != tt.fine || err != nil && !strings.Contains(err.Error(), "set "+sys.TempVars) {
+			if (err == nil) != tt.fine || err != nil && !strings.Contains(err.Error(), "set "+disk.TempVars) {
 				t.Errorf("Publish = %v", err)
 			}
 			if p != nil {
@@ -355,7 +356,7 @@ func TestPrune(t *testing.T) {
 		{filepath.Join(dir, at(deadPID, live)), DiscoveryFile{Port: live}, true},
 		{filepath.Join(dir, at(deadPID, gone)), DiscoveryFile{Port: gone}, false},
 		{filepath.Join(dir, at(me, gone)), DiscoveryFile{Port: gone}, false}, // would shadow ours
-		{filepath.Join(dir, at(os.Getppid(), gone)), DiscoveryFile{Port: gone}, sys.Alive(os.Getppid())},
+		{filepath.Join(dir, at(os.Getppid(), gone)), DiscoveryFile{Port: gone}, proc.Alive(os.Getppid())},
 		{filepath.Join(dir, at(os.Getppid(), live)), DiscoveryFile{Port: live, Pollux: deadPID}, false},
 		// A companion in another container, whose processes are not visible
 		// here.
@@ -388,7 +389,7 @@ func TestPIDs(t *testing.T) {
 		return ""
 	}
 	want := []int{os.Getppid(), os.Getpid(), 4242}
-	if !sys.Alive(os.Getppid()) { // Wine does not know who started it
+	if !proc.Alive(os.Getppid()) { // Wine does not know who started it
 		want = want[1:]
 	}
 	got := EditorPIDs(os.Getpid(), env)

@@ -9,7 +9,7 @@ package geminiide
 
 import (
 	"pollux/internal/editor"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 )
 
 // Names of the tools a companion registers (companion-spec III).
@@ -116,7 +116,7 @@ func (c ClosedContent) Text() string {
 	if err != nil {
 		panic(err) // a struct of one string
 	}
-	return sys.Text(b)
+	return disk.Text(b)
 }
 
 // A DiscoveryFile is the content of the file that leads a CLI to a companion

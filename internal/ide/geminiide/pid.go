@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"pollux/internal/sys"
+	"pollux/internal/sys/proc"
 )
 
 // EditorPIDs returns the process IDs that a CLI may look for when it runs in a
@@ -39,7 +39,7 @@ func unique(only int, pids ...int) (out []int) {
 }
 
 func parent(pid int) int {
-	p, err := sys.Lookup(pid)
+	p, err := proc.Lookup(pid)
 	if err != nil {
 		return 0
 	}
@@ -55,7 +55,7 @@ func idePID(pid int) int {
 		return windowsPID(pid)
 	}
 	for range 32 {
-		p, err := sys.Lookup(pid)
+		p, err := proc.Lookup(pid)
 		if err != nil {
 			return pid
 		}
@@ -78,7 +78,7 @@ func idePID(pid int) int {
 func windowsPID(pid int) int {
 	var line []int
 	for range 32 {
-		p, err := sys.Lookup(pid)
+		p, err := proc.Lookup(pid)
 		if err != nil {
 			break
 		}

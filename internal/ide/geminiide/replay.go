@@ -13,7 +13,8 @@ import (
 	"strings"
 
 	"pollux/internal/paths"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
+	"pollux/internal/sys/proc"
 )
 
 // A Launch describes where and how Gemini CLI would be started, for [Replay].
@@ -97,7 +98,7 @@ func Replay(p Launch) Lookup {
 		direct = filepath.Join(filepath.Dir(filepath.Dir(l.Dir)), filepath.Base(direct))
 	}
 	if c := p.judge(direct); c.Err == nil {
-		c.PID, c.Alive, c.Direct = l.PID, sys.Alive(l.PID), true
+		c.PID, c.Alive, c.Direct = l.PID, proc.Alive(l.PID), true
 		l.Candidates, l.Chosen = []Candidate{c}, &c
 	}
 	entries, _ := os.ReadDir(l.Dir)
@@ -109,7 +110,7 @@ func Replay(p Launch) Lookup {
 		}
 		c := p.judge(filepath.Join(l.Dir, e.Name()))
 		c.PID, _ = strconv.Atoi(m[1])
-		c.Alive = sys.Alive(c.PID)
+		c.Alive = proc.Alive(c.PID)
 		found = append(found, c)
 	}
 	rank := func(c Candidate) int {
@@ -165,20 +166,20 @@ func (p Launch) choose(pid int, found []Candidate) *Candidate {
 func (p Launch) judge(path string) Candidate {
 	c := Candidate{Path: path}
 	if link, err := os.Lstat(path); err == nil {
-		c.Own = link.Mode().IsRegular() && sys.Own(path, link)
+		c.Own = link.Mode().IsRegular() && disk.Own(path, link)
 	}
 	info, err := os.Stat(path)
 	if err != nil {
-		c.Err = sys.Cause(err)
+		c.Err = disk.Cause(err)
 		return c
 	}
-	if runtime.GOOS != "windows" && p.since(checksUser) && !sys.Own(path, info) {
+	if runtime.GOOS != "windows" && p.since(checksUser) && !disk.Own(path, info) {
 		c.Err = ErrOtherUser
 		return c
 	}
-	data, err := sys.ReadFile(path, maxFile)
+	data, err := disk.ReadFile(path, maxFile)
 	if err != nil {
-		c.Err = sys.Cause(err)
+		c.Err = disk.Cause(err)
 		return c
 	}
 	var lenient struct {

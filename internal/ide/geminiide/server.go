@@ -14,7 +14,7 @@ import (
 	"pollux/internal/editor"
 	"pollux/internal/gate"
 	"pollux/internal/ide/mcp"
-	"pollux/internal/sys"
+	"pollux/internal/sys/sock"
 )
 
 // A Backend is the companion that the server belongs to. Its methods are called
@@ -139,7 +139,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("cannot listen on loopback: %w", err)
 	}
 	s.port = l.Addr().(*net.TCPAddr).Port
-	s.old = s.port == cfg.Port && sys.SeesSocket(l)
+	s.old = s.port == cfg.Port && sock.SeesSocket(l)
 	listeners := []net.Listener{l}
 	if cfg.ExtraHost != "" {
 		extra, err := net.Listen("tcp", net.JoinHostPort(cfg.ExtraHost, fmt.Sprint(s.port)))

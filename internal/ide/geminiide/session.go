@@ -11,7 +11,8 @@ import (
 	"pollux/internal/companion"
 	"pollux/internal/ide/mcp"
 	"pollux/internal/npm"
-	"pollux/internal/sys"
+	"pollux/internal/sys/proc"
+	"pollux/internal/sys/sock"
 	"pollux/internal/termtext"
 )
 
@@ -141,11 +142,11 @@ func (s *Session) locate(r *http.Request) {
 		return
 	}
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	pid := sys.PeerProcess(local, r.RemoteAddr)
+	pid := sock.PeerProcess(local, r.RemoteAddr)
 	if pid == 0 {
 		return
 	}
-	process := companion.Process{PID: pid, Dir: sys.WorkingDir(pid), Terminal: sys.Terminal(pid)}
+	process := companion.Process{PID: pid, Dir: proc.WorkingDir(pid), Terminal: proc.Terminal(pid)}
 	version := packageVersion(pid, packages[s.agent])
 	s.mu.Lock()
 	s.process, s.version = process, version
@@ -162,7 +163,7 @@ func packageVersion(pid int, name string) string {
 	if name == "" {
 		return ""
 	}
-	args, _ := sys.CommandLine(pid)
+	args, _ := proc.CommandLine(pid)
 	for _, arg := range args {
 		if !filepath.IsAbs(arg) {
 			continue

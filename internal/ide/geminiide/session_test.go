@@ -16,7 +16,8 @@ import (
 	"time"
 
 	"pollux/internal/companion"
-	"pollux/internal/sys"
+	"pollux/internal/sys/proc"
+	"pollux/internal/sys/sock"
 )
 
 // A duplex is a connection without buffers: a write blocks until the other side
@@ -233,7 +234,7 @@ func TestRefusedClientIsNotConnected(t *testing.T) {
 
 // The process at the other end of the event stream, and its folder, are known.
 func TestProcess(t *testing.T) {
-	if !sys.KnowsPeers {
+	if !sock.KnowsPeers {
 		t.Skip("this system cannot tell")
 	}
 	wd, err := os.Getwd()
@@ -250,7 +251,7 @@ func TestProcess(t *testing.T) {
 	if <-b.changed != session {
 		t.Error("another session was announced")
 	}
-	want := companion.Process{PID: os.Getpid(), Dir: wd, Terminal: sys.Terminal(os.Getpid())}
+	want := companion.Process{PID: os.Getpid(), Dir: wd, Terminal: proc.Terminal(os.Getpid())}
 	if p := session.Process(); p != want {
 		t.Errorf("%+v, want %+v", p, want)
 	}

@@ -16,7 +16,8 @@ import (
 
 	"pollux/internal/outbox"
 	"pollux/internal/paths"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
+	"pollux/internal/sys/proc"
 )
 
 const (
@@ -44,12 +45,12 @@ func NewMark() *Mark { return &Mark{Since: time.Now().UnixMilli(), Host: Here()}
 // and machines that share a home have equal namespaces.
 func Here() string {
 	host, _ := os.Hostname()
-	return strings.TrimSpace(host + " " + sys.Namespace())
+	return strings.TrimSpace(host + " " + proc.Namespace())
 }
 
 // Stale reports whether the mark is that of a companion which was killed here. pid is
 // the companion's process.
-func (m *Mark) Stale(pid int) bool { return m != nil && m.Host == Here() && !sys.Alive(pid) }
+func (m *Mark) Stale(pid int) bool { return m != nil && m.Host == Here() && !proc.Alive(pid) }
 
 // folders returns the real paths of roots: the agents resolve their own folder, but not
 // those in a lock.
@@ -139,10 +140,10 @@ func (f *File) writeLocked(lock any) error {
 	}
 	if !f.holdsLocked(data) {
 		dir := paths.Real(filepath.Dir(f.path)) // the agents follow a symbolic link
-		if err := sys.PrivateDir(dir); err != nil {
+		if err := disk.PrivateDir(dir); err != nil {
 			return err
 		}
-		if err := sys.WriteFile(filepath.Join(dir, filepath.Base(f.path)), data); err != nil {
+		if err := disk.WriteFile(filepath.Join(dir, filepath.Base(f.path)), data); err != nil {
 			return err
 		}
 	}
@@ -158,7 +159,7 @@ func (f *File) removeLocked() {
 }
 
 func (f *File) holdsLocked(data []byte) bool {
-	now, err := sys.ReadFile(f.path, MaxSize)
+	now, err := disk.ReadFile(f.path, MaxSize)
 	return err == nil && bytes.Equal(now, data)
 }
 

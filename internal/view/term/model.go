@@ -14,7 +14,8 @@ import (
 
 	"pollux/internal/editor"
 	"pollux/internal/hunk"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
+	"pollux/internal/sys/shell"
 )
 
 // An item is a diff that the program shows.
@@ -549,7 +550,7 @@ func restored(source, text string, changes []change) string {
 
 // edit opens the text in the user's editor.
 func (m *model) edit(it *item) tea.Cmd {
-	dir, err := sys.MkdirTemp("", "pollux-edit-")
+	dir, err := disk.MkdirTemp("", "pollux-edit-")
 	if err != nil {
 		m.message = err.Error()
 		return nil
@@ -560,12 +561,12 @@ func (m *model) edit(it *item) tea.Cmd {
 		return nil
 	}
 	id, before := it.ID, it.text
-	cmd, err := sys.LineCommand(m.ctx, m.cfg.Editor, path)
+	cmd, err := shell.LineCommand(m.ctx, m.cfg.Editor, path)
 	if err != nil {
 		m.message = "the editor cannot start: " + err.Error()
 		return nil
 	}
-	sys.LetSave(cmd)
+	shell.LetSave(cmd)
 	// This runs when the editor has ended, before the loop handles the messages that
 	// arrived in the meantime. The loop may handle the first of them before edited.
 	return tea.Exec(command{cmd}, func(err error) tea.Msg {

@@ -19,7 +19,7 @@ import (
 
 	"pollux/internal/editor"
 	"pollux/internal/outbox"
-	"pollux/internal/sys"
+	"pollux/internal/sys/proc"
 )
 
 // A Config says what to show and where.
@@ -31,7 +31,7 @@ type Config struct {
 	Dial func(editor.Handler) (*editor.Client, error)
 	// Version is this program's version.
 	Version string
-	// Editor is the command that edits a file: see [sys.LineCommand].
+	// Editor is the command that edits a file: see [shell.LineCommand].
 	Editor string
 	// Once ends the review when no changes are pending.
 	Once bool
@@ -56,7 +56,7 @@ func Run(ctx context.Context, cfg Config) error {
 	ctx, cancel := context.WithCancel(ctx)
 	texts := newTexts()
 	m := &model{ctx: ctx, cfg: cfg, texts: texts, width: 80, height: 24}
-	defer sys.LeaveInterruptToChild()() // to the user's editor: here Ctrl-C is a key
+	defer proc.LeaveInterruptToChild()() // to the user's editor: here Ctrl-C is a key
 	p := tea.NewProgram(m, append([]tea.ProgramOption{
 		tea.WithContext(ctx), tea.WithInput(cfg.In), tea.WithOutput(cfg.Out), tea.WithEnvironment(cfg.Env),
 		tea.WithoutSignalHandler(), // it blocks if a signal arrives while the program ends

@@ -18,7 +18,7 @@ import (
 	"pollux/internal/editor"
 	"pollux/internal/inputline"
 	"pollux/internal/paths"
-	"pollux/internal/sys"
+	"pollux/internal/sys/proc"
 )
 
 // ErrNoPane reports that no pane has the agent.
@@ -69,7 +69,7 @@ func FindPane(ctx context.Context, pid int, commands, roots []string) (*Pane, er
 				continue
 			}
 			command := commandOf(process.args, commands)
-			if command != "" && inRoots(cmp.Or(sys.WorkingDir(process.pid), p.dir), roots) {
+			if command != "" && inRoots(cmp.Or(proc.WorkingDir(process.pid), p.dir), roots) {
 				found = append(found, &Pane{p.server, p.id, p.tty, process.pid, command})
 				break
 			}
@@ -114,7 +114,7 @@ type pane struct{ server, id, tty, dir string }
 // of the default one.
 func listPanes(ctx context.Context) (panes []pane) {
 	servers := []string{""}
-	for _, value := range append(sys.Environs("TMUX"), os.Getenv("TMUX")) {
+	for _, value := range append(proc.Environs("TMUX"), os.Getenv("TMUX")) {
 		if socket, _, _ := strings.Cut(value, ","); !slices.Contains(servers, socket) {
 			servers = append(servers, socket)
 		}
@@ -382,7 +382,7 @@ func (p *Pane) check(ctx context.Context) error {
 	for _, process := range table {
 		switch {
 		case process.pid == p.agent && process.tty == p.tty && process.foreground():
-			if !sys.ReadsKeys("/dev/" + p.tty) {
+			if !proc.ReadsKeys("/dev/" + p.tty) {
 				return fmt.Errorf("it starts or ends in tmux pane %s: wait until it shows its input line, or start it again", p.id)
 			}
 			return nil

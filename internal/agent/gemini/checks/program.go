@@ -16,7 +16,7 @@ import (
 	"pollux/internal/agent/gemini"
 	"pollux/internal/agent/gemini/settings"
 	"pollux/internal/doctor"
-	"pollux/internal/sys"
+	"pollux/internal/sys/proc"
 )
 
 // A CLI is the Gemini CLI that one run of doctor examines. Its methods are
@@ -100,7 +100,7 @@ func (g *CLI) Node(ctx context.Context, c *doctor.Checker) {
 
 // output returns what a program prints.
 func output(ctx context.Context, program string, args ...string) ([]byte, error) {
-	cmd, err := sys.Command(ctx, program, args...)
+	cmd, err := proc.Command(ctx, program, args...)
 	if err != nil {
 		return nil, err
 	}

@@ -5,14 +5,14 @@ import (
 
 	"pollux/internal/agent/gemini/settings"
 	"pollux/internal/doctor"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 )
 
 // Settings checks what Gemini CLI reads before it looks for a companion.
 func (g *CLI) Settings(_ context.Context, c *doctor.Checker) {
 	var err error
 	if g.settings, err = settings.Load(nil, c.Dir); err != nil {
-		c.Fail("settings", "set "+sys.HomeVar, "there is no home directory, so Gemini CLI has no settings: %v", err)
+		c.Fail("settings", "set "+disk.HomeVar, "there is no home directory, so Gemini CLI has no settings: %v", err)
 		return
 	}
 	for _, l := range g.settings.Layers {

@@ -10,14 +10,15 @@ import (
 
 	"pollux/internal/agent/gemini/settings"
 	"pollux/internal/doctor"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
+	"pollux/internal/sys/shell"
 )
 
 // Terminal checks whether Gemini CLI can ask questions here.
 func (g *CLI) Terminal(_ context.Context, c *doctor.Checker) {
 	for _, key := range []string{"CI", "GITHUB_ACTIONS"} {
 		if os.Getenv(key) == "true" {
-			c.Fail("terminal", sys.UnsetCommand(key),
+			c.Fail("terminal", shell.UnsetCommand(key),
 				"%s=true makes Gemini CLI run without asking: no changes can be reviewed", key)
 			return
 		}
@@ -44,7 +45,7 @@ func (g *CLI) Proxy(ctx context.Context, c *doctor.Checker) {
 		seen = append(seen, value)
 		u, err := url.Parse(value)
 		if err != nil || u.Host == "" {
-			c.Fail("proxy", sys.UnsetCommand(key)+", or set it to http://HOST:PORT", "%s is not the URL of a proxy", key)
+			c.Fail("proxy", shell.UnsetCommand(key)+", or set it to http://HOST:PORT", "%s is not the URL of a proxy", key)
 			continue
 		}
 		host := u.Host
@@ -55,7 +56,7 @@ func (g *CLI) Proxy(ctx context.Context, c *doctor.Checker) {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", host)
 		cancel()
 		if err != nil {
-			c.Warn("proxy", "start the proxy, or "+sys.UnsetCommand(key),
+			c.Warn("proxy", "start the proxy, or "+shell.UnsetCommand(key),
 				"the proxy in %s (%s) does not answer: Gemini CLI cannot reach its model; the companion does not need it",
 				key, doctor.Short(host))
 			continue
@@ -64,8 +65,8 @@ func (g *CLI) Proxy(ctx context.Context, c *doctor.Checker) {
 		c.OK("proxy", "the proxy in %s answers; Gemini CLI reaches the companion without it", key)
 	}
 	if path := os.Getenv("NODE_EXTRA_CA_CERTS"); path != "" {
-		if _, err := sys.ReadFile(path, 16<<20); err != nil {
-			c.Warn("proxy", sys.UnsetCommand("NODE_EXTRA_CA_CERTS")+", or correct it",
+		if _, err := disk.ReadFile(path, 16<<20); err != nil {
+			c.Warn("proxy", shell.UnsetCommand("NODE_EXTRA_CA_CERTS")+", or correct it",
 				"the file in NODE_EXTRA_CA_CERTS cannot be read: %v", doctor.Reason(err))
 		}
 	}

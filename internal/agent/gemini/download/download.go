@@ -21,7 +21,8 @@ import (
 	"time"
 
 	"pollux/internal/agent"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
+	"pollux/internal/sys/proc"
 )
 
 const (
@@ -72,10 +73,10 @@ func find(dir string) (path string, ok bool) {
 }
 
 // leftovers finds what killed installations left behind.
-var leftovers = sys.Leftovers{Pattern: "download-*-*", Type: fs.ModeDir, MinAge: time.Hour, PID: func(name string) int {
+var leftovers = disk.Leftovers{Pattern: "download-*-*", Type: fs.ModeDir, MinAge: time.Hour, InUse: proc.InUse(func(name string) int {
 	pid, _ := strconv.Atoi(strings.Split(name, "-")[1])
 	return pid
-}}
+})}
 
 // Install installs the release with npm, in this process's environment, and returns
 // the path of its command. fetched is called for each package that npm has
@@ -87,7 +88,7 @@ func Install(ctx context.Context, fetched func()) (string, error) {
 		return "", err
 	}
 	parent := filepath.Dir(dir)
-	if err := sys.PrivateDir(parent); err != nil {
+	if err := disk.PrivateDir(parent); err != nil {
 		return "", err
 	}
 	leftovers.Remove(parent)
@@ -122,7 +123,7 @@ func place(ctx context.Context, tree, dir string, rename func(from, to string) e
 	if _, ok := find(dir); !ok { // it may be damaged
 		os.RemoveAll(dir)
 	}
-	err := sys.RetryRename(ctx, renameTimeout, func() error { return rename(tree, dir) }, func() error {
+	err := disk.RetryRename(ctx, renameTimeout, func() error { return rename(tree, dir) }, func() error {
 		if _, ok := find(dir); ok {
 			return errPlaced
 		}
@@ -143,13 +144,13 @@ func runNPM(ctx context.Context, dir string, fetched func()) error {
 	if err != nil {
 		return err
 	}
-	cmd, err := sys.Command(context.Background(), npm,
+	cmd, err := proc.Command(context.Background(), npm,
 		"ci", "--prefix", dir, "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=http")
 	if err != nil {
 		return err
 	}
 	cmd.Dir = dir
-	child, err := sys.StartPiped(cmd, sys.Stderr)
+	child, err := proc.StartPiped(cmd, proc.Stderr)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 
 	"pollux/internal/agent"
 	"pollux/internal/lazy"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 )
 
 // authVariables are the variables that the CLI reads from a .env file even in an
@@ -74,7 +74,7 @@ var unsafe = lazy.Regexp(`[^\w./-]`)
 // parseEnvFile returns the variables that the CLI uses from a .env file. It reads the file
 // like the npm package dotenv, which the CLI uses.
 func (s Settings) parseEnvFile(path string) (map[string]string, error) {
-	data, err := sys.ReadFile(path, maxEnvFile)
+	data, err := disk.ReadFile(path, maxEnvFile)
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ import (
 	"pollux/internal/agent"
 	"pollux/internal/jsontoml"
 	"pollux/internal/paths"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 )
 
 // Home returns the directory with the user's settings, credentials and memory.
@@ -174,18 +174,18 @@ func read(name, path string, system bool) *Layer {
 		}
 		return l
 	}
-	data, err := sys.ReadFile(path, maxFile)
+	data, err := disk.ReadFile(path, maxFile)
 	if err == nil {
 		err = parse(data, &l.values)
 	}
-	l.Err = sys.Cause(err)
+	l.Err = disk.Cause(err)
 	return l
 }
 
 // administered reports whether only root can change the file at the path.
 func administered(path string) bool {
 	for _, p := range guards(paths.Real(path)) {
-		if info, err := os.Stat(p); err != nil || !sys.Administered(p, info) {
+		if info, err := os.Stat(p); err != nil || !disk.Administered(p, info) {
 			return false
 		}
 	}
@@ -306,7 +306,7 @@ func (s Settings) trust(env agent.Env, home, dir string) (Trust, string, error) 
 		return Trusted, "security.folderTrust.enabled", nil
 	}
 	path := TrustFile(env, home)
-	data, err := sys.ReadFile(path, maxFile)
+	data, err := disk.ReadFile(path, maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Unknown, path, nil
 	}
@@ -315,7 +315,7 @@ func (s Settings) trust(env agent.Env, home, dir string) (Trust, string, error) 
 		err = parse(data, &rules)
 	}
 	if err != nil {
-		return Unknown, path, fmt.Errorf("%s: %w", path, sys.Cause(err))
+		return Unknown, path, fmt.Errorf("%s: %w", path, disk.Cause(err))
 	}
 	dir = paths.Real(dir)
 	longest, trust := -1, Unknown
@@ -368,7 +368,7 @@ func EnableIDE(path string) error {
 	// In another user's home, root would leave a file that belongs to root.
 	for p := path; ; p = filepath.Dir(p) {
 		info, err := os.Stat(p)
-		if err == nil && !sys.Own(p, info) {
+		if err == nil && !disk.Own(p, info) {
 			return fmt.Errorf("%s belongs to another user: run this as that user, without sudo", p)
 		}
 		if err == nil || p == filepath.Dir(p) {
@@ -378,7 +378,7 @@ func EnableIDE(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	return sys.EditFile(path, before, after, 0o600)
+	return disk.EditFile(path, before, after, 0o600)
 }
 
 // RemoveIDE removes a settings file that holds only what EnableIDE writes into a new one,
@@ -388,7 +388,7 @@ func RemoveIDE(path string) (bool, error) {
 	if err != nil || !enableIDE(&v, jsontoml.Indent("")) {
 		return false, err
 	}
-	data, err := sys.ReadFile(path, maxFile)
+	data, err := disk.ReadFile(path, maxFile)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && string(data) != string(v.Pack()) {
 		return false, nil
 	}
@@ -429,9 +429,9 @@ func enableIDE(v *hujson.Value, indent string) bool {
 // readUser reads a file that will be changed, and returns it parsed and as text.
 // A missing file is empty.
 func readUser(path string) (v hujson.Value, text string, err error) {
-	data, err := sys.ReadFile(path, maxFile)
+	data, err := disk.ReadFile(path, maxFile)
 	switch {
-	case errors.Is(err, sys.ErrNotRegular) || errors.Is(err, sys.ErrTooLarge):
+	case errors.Is(err, disk.ErrNotRegular) || errors.Is(err, disk.ErrTooLarge):
 		return v, "", fmt.Errorf("%w: move it away, or type /ide enable in Gemini CLI and restart it", err)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return v, "", err

@@ -14,7 +14,8 @@ import (
 
 	"pollux/internal/agent/shared"
 	"pollux/internal/doctor"
-	"pollux/internal/sys"
+	"pollux/internal/sys/shell"
+	"pollux/internal/sys/sock"
 )
 
 // name is the name of the check.
@@ -58,7 +59,7 @@ func (p *Pool) Check(ctx context.Context, c *doctor.Checker) {
 	}
 	if p.Off {
 		c.Add(doctor.Finding{
-			Check: name, Status: doctor.OK, Next: sys.UnsetCommand("POLLUX_POOL") + " to share them",
+			Check: name, Status: doctor.OK, Next: shell.UnsetCommand("POLLUX_POOL") + " to share them",
 			Text: "POLLUX_POOL=off: bridges that are started here share no processes",
 		})
 		return
@@ -127,14 +128,14 @@ func reportUnreachable(c *doctor.Checker, u *shared.UnreachableError) {
 	pool, next := "the pool at "+u.Socket, "end the process that serves it"
 	if u.PID != 0 {
 		pool = fmt.Sprintf("the pool (process %d)", u.PID)
-		next = sys.ResumeOrKill(u.PID)
+		next = shell.ResumeOrKill(u.PID)
 	}
 	c.Warn(name, next, "%s does not answer: the next call replaces it after some seconds, but its agents keep running until it ends", pool)
 }
 
 // start starts a pool as a bridge does, and ends it if no bridge uses it.
 func (p *Pool) start(ctx context.Context, c *doctor.Checker, socket string) {
-	if is, err := sys.IsSocket(socket); err == nil && is {
+	if is, err := sock.IsSocket(socket); err == nil && is {
 		c.OK(name, "a pool that was killed has left its socket %s; the next pool replaces it", socket)
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)

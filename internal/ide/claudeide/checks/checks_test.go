@@ -22,7 +22,8 @@ import (
 	"pollux/internal/ide/asking"
 	"pollux/internal/ide/claudeide"
 	"pollux/internal/ide/lockfile"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
+	"pollux/internal/sys/proc"
 	"pollux/internal/sys/systest"
 )
 
@@ -42,7 +43,7 @@ func newRoom(t *testing.T) *room {
 	}
 	r := &room{t: t, home: filepath.Join(root, "home"), project: filepath.Join(root, "project")}
 	for _, dir := range []string{filepath.Join(r.home, ".claude", "ide"), r.project} {
-		if err := sys.PrivateDir(dir); err != nil {
+		if err := disk.PrivateDir(dir); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -118,24 +119,24 @@ func (r *room) found(check doctor.Check) (all []string, report doctor.Report) {
 // connected.
 func TestLateProcesses(t *testing.T) {
 	written := time.Now()
-	process := func(pid int, before time.Duration) sys.StartedProcess {
-		return sys.StartedProcess{Process: sys.Process{PID: pid}, Started: written.Add(-before)}
+	process := func(pid int, before time.Duration) proc.StartedProcess {
+		return proc.StartedProcess{Process: proc.Process{PID: pid}, Started: written.Add(-before)}
 	}
 	old, older, forked := process(1, time.Minute), process(2, time.Hour), process(3, -time.Minute)
 	for name, tt := range map[string]struct {
-		processes []sys.StartedProcess
+		processes []proc.StartedProcess
 		connected []int
 		want      []string
 	}{
 		"nobody":                      {nil, nil, nil},
-		"in time":                     {[]sys.StartedProcess{process(1, searchTimeout)}, nil, nil},
-		"late":                        {[]sys.StartedProcess{old}, nil, []string{"1"}},
-		"connected":                   {[]sys.StartedProcess{old}, []int{1}, nil},
-		"connected, with a fork":      {[]sys.StartedProcess{old, forked}, []int{1}, nil},
-		"the other one is connected":  {[]sys.StartedProcess{old, older}, []int{2}, []string{"1"}},
-		"a later one is connected":    {[]sys.StartedProcess{old, forked}, []int{3}, []string{"1"}},
-		"of unknown process":          {[]sys.StartedProcess{old, forked}, []int{0}, nil},
-		"two, one of unknown process": {[]sys.StartedProcess{old, older}, []int{0}, []string{"1", "2"}},
+		"in time":                     {[]proc.StartedProcess{process(1, searchTimeout)}, nil, nil},
+		"late":                        {[]proc.StartedProcess{old}, nil, []string{"1"}},
+		"connected":                   {[]proc.StartedProcess{old}, []int{1}, nil},
+		"connected, with a fork":      {[]proc.StartedProcess{old, forked}, []int{1}, nil},
+		"the other one is connected":  {[]proc.StartedProcess{old, older}, []int{2}, []string{"1"}},
+		"a later one is connected":    {[]proc.StartedProcess{old, forked}, []int{3}, []string{"1"}},
+		"of unknown process":          {[]proc.StartedProcess{old, forked}, []int{0}, nil},
+		"two, one of unknown process": {[]proc.StartedProcess{old, older}, []int{0}, []string{"1", "2"}},
 	} {
 		if got := lateProcesses(tt.processes, written, tt.connected); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
@@ -251,7 +252,7 @@ func TestClaudeFix(t *testing.T) {
 		}
 	}
 	for _, path := range []string{dir, kept} {
-		if info, err := os.Stat(path); err != nil || !sys.Private(path, info) {
+		if info, err := os.Stat(path); err != nil || !disk.Private(path, info) {
 			t.Errorf("%s is open to others: %v, %v", path, info.Mode(), err)
 		}
 	}

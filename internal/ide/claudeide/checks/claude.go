@@ -21,7 +21,10 @@ import (
 	"pollux/internal/ide/asking"
 	"pollux/internal/ide/claudeide"
 	"pollux/internal/paths"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
+	"pollux/internal/sys/proc"
+	"pollux/internal/sys/shell"
+	"pollux/internal/sys/sock"
 )
 
 const (
@@ -76,11 +79,11 @@ func (c *claude) checkAutoConnect() {
 	auto, set := isTrue(os.Getenv(claudeide.EnvAutoConnect)), isFalse(os.Getenv(claudeide.EnvAutoConnect))
 	switch {
 	case set:
-		c.Fail("auto-connect", sys.UnsetCommand(claudeide.EnvAutoConnect)+", or type /ide in Claude Code",
+		c.Fail("auto-connect", shell.UnsetCommand(claudeide.EnvAutoConnect)+", or type /ide in Claude Code",
 			"%s=%s keeps Claude Code from connecting by itself, even with --ide or %s",
 			claudeide.EnvAutoConnect, doctor.Short(os.Getenv(claudeide.EnvAutoConnect)), claudeide.EnvPort)
 	case isTrue(os.Getenv("CLAUDE_CODE_SIMPLE")):
-		c.Fail("auto-connect", sys.UnsetCommand("CLAUDE_CODE_SIMPLE"), "CLAUDE_CODE_SIMPLE keeps Claude Code from connecting by itself")
+		c.Fail("auto-connect", shell.UnsetCommand("CLAUDE_CODE_SIMPLE"), "CLAUDE_CODE_SIMPLE keeps Claude Code from connecting by itself")
 	case auto:
 		c.OK("auto-connect", "Claude Code connects by itself (%s)", claudeide.EnvAutoConnect)
 	case os.Getenv(claudeide.EnvPort) != "":
@@ -112,7 +115,7 @@ func isFalse(v string) bool {
 func (c *claude) checkDirectory() {
 	dir, err := claudeide.Dir()
 	if err != nil {
-		c.Fail("directory", "set "+sys.HomeVar, "there is no directory for lock files: %v", err)
+		c.Fail("directory", "set "+disk.HomeVar, "there is no directory for lock files: %v", err)
 		return
 	}
 	info, err := os.Stat(dir)
@@ -120,9 +123,9 @@ func (c *claude) checkDirectory() {
 	case err != nil && errors.Is(err, os.ErrNotExist):
 		return // the first companion makes it
 	case err != nil || !info.IsDir():
-		c.Fail("directory", sys.RemoveCommand(dir), "%s is not a directory, so no companion can write its lock file", dir)
+		c.Fail("directory", shell.RemoveCommand(dir), "%s is not a directory, so no companion can write its lock file", dir)
 		return
-	case !sys.Own(dir, info):
+	case !disk.Own(dir, info):
 		c.Fail("directory", "start Claude Code and the editor as the same user",
 			"%s belongs to another user, so your companions cannot write lock files", dir)
 		return
@@ -135,15 +138,15 @@ func (c *claude) checkDirectory() {
 // openToOthers lists the directory, and the locks of companions in it, if other users
 // can read or change them.
 func openToOthers(dir string, info fs.FileInfo) (open []string) {
-	if sys.Private(dir, info) {
+	if disk.Private(dir, info) {
 		return nil
 	}
-	if sys.OthersWrite(dir, info) {
+	if disk.OthersWrite(dir, info) {
 		open = append(open, dir)
 	}
 	for _, f := range claudeide.Find(dir) {
 		if info, err := os.Lstat(f.Path); err == nil && f.Pollux != nil &&
-			sys.Own(f.Path, info) && !sys.Private(f.Path, info) {
+			disk.Own(f.Path, info) && !disk.Private(f.Path, info) {
 			open = append(open, f.Path)
 		}
 	}
@@ -179,7 +182,7 @@ func checkStale(c *doctor.Checker, locks []claudeide.Found) {
 func (c *claude) findLock() (lock claudeide.Found, ok bool) {
 	matches := c.search.Claude()
 	if port := os.Getenv(claudeide.EnvPort); port != "" && (len(matches) != 1 || matches[0].Port != c.search.Port()) {
-		next := sys.UnsetCommand(claudeide.EnvPort)
+		next := shell.UnsetCommand(claudeide.EnvPort)
 		if len(matches) == 1 {
 			c.Warn("variables", next, "%s=%s names a server without a lock file", claudeide.EnvPort, doctor.Short(port))
 		} else {
@@ -254,7 +257,7 @@ func (c *claude) isSpelling(f claudeide.Found) bool {
 	if c.search.Spelling == "" || !f.Covers(c.Dir) || !f.Live() {
 		return false
 	}
-	c.Fail("spelling", sys.EnterCommand(c.Dir)+", or "+attach,
+	c.Fail("spelling", shell.EnterCommand(c.Dir)+", or "+attach,
 		"%s has this folder, but this terminal spells it %s: Claude Code distinguishes upper and lower case",
 		name(f), doctor.Short(c.search.Spelling))
 	return true
@@ -279,7 +282,7 @@ func (c *claude) isBelow(f claudeide.Found) bool {
 	if i < 0 || f.Covers(c.Dir) || !f.Live() {
 		return false
 	}
-	c.Fail("workspace", sys.EnterCommand(f.WorkspaceFolders[i])+", or "+startOne,
+	c.Fail("workspace", shell.EnterCommand(f.WorkspaceFolders[i])+", or "+startOne,
 		"%s is for %s, but this is %s", name(f), doctor.Short(f.WorkspaceFolders[i]), c.Dir)
 	return true
 }
@@ -292,7 +295,7 @@ func name(f claudeide.Found) string {
 // checkLock reports whether Claude Code connects to the lock's server.
 func (c *claude) checkLock(ctx context.Context, f claudeide.Found) bool {
 	info, err := os.Stat(f.Path)
-	if err != nil || !sys.Own(f.Path, info) {
+	if err != nil || !disk.Own(f.Path, info) {
 		c.Fail("user", "start Claude Code and the editor as the same user", "%s is not your file", f.Path)
 		return false
 	}
@@ -330,9 +333,9 @@ func probe(ctx context.Context, c *doctor.Checker, f claudeide.Found, host strin
 		c.Fail("view", showChanges, "%s refuses agents: nothing shows its changes", name(f))
 	case errors.Is(err, claudeide.ErrNotMCP):
 		c.Fail("port", "restart that editor", "%s does not answer as a companion: another program may have the port", name(f))
-	case sys.Refused(err) && f.Listens("::1"):
+	case sock.Refused(err) && f.Listens("::1"):
 		c.Fail("port", "let it listen on 127.0.0.1", "%s listens on ::1 only, and the agent connects to %s", name(f), host)
-	case sys.Refused(err):
+	case sock.Refused(err):
 		c.Fail("port", "restart that editor", "nothing listens on %s of %s", host, name(f))
 	case ctx.Err() != nil:
 		c.Fail("port", "continue it if it is stopped, or restart that editor", "%s does not answer: it is stopped or hangs", name(f))
@@ -352,7 +355,7 @@ func isAncestor(pid int) bool {
 		if above == pid {
 			return true
 		}
-		p, err := sys.Lookup(above)
+		p, err := proc.Lookup(above)
 		if err != nil {
 			return false
 		}
@@ -375,7 +378,7 @@ func (c *claude) checkLate(f claudeide.Found) {
 			connected = append(connected, agent.PID)
 		}
 	}
-	late := lateProcesses(sys.ProcessesIn(claudeide.ClaudeCommand, c.Dir), info.ModTime(), connected)
+	late := lateProcesses(proc.ProcessesIn(claudeide.ClaudeCommand, c.Dir), info.ModTime(), connected)
 	if len(late) == 0 {
 		return
 	}
@@ -387,7 +390,7 @@ func (c *claude) checkLate(f claudeide.Found) {
 // lateProcesses returns the processes that stopped looking before the lock was written
 // and are not connected. A connected agent whose process is not known, 0, may be any of
 // them.
-func lateProcesses(processes []sys.StartedProcess, written time.Time, connected []int) (late []string) {
+func lateProcesses(processes []proc.StartedProcess, written time.Time, connected []int) (late []string) {
 	unknown := 0
 	for _, pid := range connected {
 		if pid == 0 {

@@ -9,7 +9,7 @@ import (
 	"pollux/internal/doctor"
 	"pollux/internal/ide/asking"
 	"pollux/internal/ide/claudeide"
-	"pollux/internal/sys"
+	"pollux/internal/sys/shell"
 )
 
 // Opencode checks why opencode does not connect to a companion.
@@ -23,7 +23,7 @@ func Opencode(ctx context.Context, c *doctor.Checker) {
 		}
 	}
 	if len(set) > 0 {
-		c.Fail("variables", sys.UnsetCommand(set...),
+		c.Fail("variables", shell.UnsetCommand(set...),
 			"opencode connects to the port in %s without a token, is refused, and reads no lock file", set[0])
 		return
 	}

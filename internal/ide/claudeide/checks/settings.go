@@ -10,7 +10,7 @@ import (
 	"pollux/internal/doctor"
 	"pollux/internal/ide/asking"
 	"pollux/internal/ide/claudeide"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
 )
 
 // A settings has what Claude Code's settings say about companions and diffs.
@@ -57,7 +57,7 @@ func loadSettings(s claudeide.Search) (all settings) {
 
 // read reads a file, which need not exist.
 func (s *settings) read(path string, v any) {
-	data, err := sys.ReadFile(path, maxSettings)
+	data, err := disk.ReadFile(path, maxSettings)
 	if errors.Is(err, os.ErrNotExist) {
 		return
 	}

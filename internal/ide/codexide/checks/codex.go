@@ -15,7 +15,10 @@ import (
 	"pollux/internal/doctor"
 	"pollux/internal/ide/asking"
 	"pollux/internal/ide/codexide"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
+	"pollux/internal/sys/proc"
+	"pollux/internal/sys/shell"
+	"pollux/internal/sys/sock"
 )
 
 const (
@@ -30,12 +33,12 @@ func Codex(_ context.Context, c *doctor.Checker) {
 		text, next := m.Finding("Codex CLI", codexide.Command)
 		c.Warn("mode", next, "%s", text)
 	}
-	if pipe := codexide.Socket(); sys.IsPipe(pipe) {
+	if pipe := codexide.Socket(); sock.IsPipe(pipe) {
 		checkPipe(c, pipe)
 		return
 	}
 	for _, path := range codexide.Preferred() {
-		if info, err := os.Lstat(path); err == nil && info.Mode().Type() == fs.ModeSocket && !sys.RefusesConnections(path) {
+		if info, err := os.Lstat(path); err == nil && info.Mode().Type() == fs.ModeSocket && !sock.RefusesConnections(path) {
 			c.Warn("rival", "end that program, or use its open files",
 				"Codex CLI asks the program that serves %s before any companion of Pollux", path)
 		}
@@ -50,9 +53,9 @@ func Codex(_ context.Context, c *doctor.Checker) {
 		explainNone(c, path)
 		return
 	case err != nil || info.Mode().Type() != fs.ModeSocket:
-		c.Fail("socket", sys.RemoveCommand(path), "%s is not a socket, so no companion can serve it", path)
+		c.Fail("socket", shell.RemoveCommand(path), "%s is not a socket, so no companion can serve it", path)
 		return
-	case !sys.Own(path, info):
+	case !disk.Own(path, info):
 		c.Fail("user", "start Codex CLI and the editor as the same user",
 			"%s belongs to another user: Codex CLI refuses it", path)
 		return
@@ -63,7 +66,7 @@ func Codex(_ context.Context, c *doctor.Checker) {
 		return
 	}
 	defer conn.Close()
-	if !sys.TrustedPeer(conn, info) {
+	if !sock.TrustedPeer(conn, info) {
 		c.Fail("user", "start Codex CLI and the editor as the same user", "another user's program serves %s", path)
 		return
 	}
@@ -77,7 +80,7 @@ func checkPipe(c *doctor.Checker, pipe string) {
 	case err == nil:
 		defer conn.Close()
 		checkAnswer(c, conn, pipe)
-	case sys.Refused(err):
+	case sock.Refused(err):
 		c.Fail("companion", startOne, "no companion serves %s", pipe)
 	case codexide.IsForeign(err):
 		c.Fail("user", "end that program: Windows has only one such pipe",
@@ -112,15 +115,15 @@ func checkDirectory(c *doctor.Checker, dir string) bool {
 	case errors.Is(err, fs.ErrNotExist):
 		return true
 	case err != nil || !info.IsDir():
-		c.Fail("directory", sys.RemoveCommand(dir), "%s is not a directory", dir)
-	case !sys.Own(dir, info):
-		c.Fail("directory", sys.OwnTempDir+", for the editor and Codex CLI",
+		c.Fail("directory", shell.RemoveCommand(dir), "%s is not a directory", dir)
+	case !disk.Own(dir, info):
+		c.Fail("directory", shell.OwnTempDir+", for the editor and Codex CLI",
 			"%s belongs to another user: Codex CLI refuses it", dir)
-	case sys.OthersWrite(dir, info):
+	case disk.OthersWrite(dir, info):
 		c.Add(doctor.Finding{
 			Check: "directory", Status: doctor.Failed, Next: doctor.FixCommand,
 			Text: "other users can write to " + dir + ": Codex CLI refuses it",
-			Fix:  "make readable for you alone: " + dir, Apply: func() error { return sys.Narrow(dir) },
+			Fix:  "make readable for you alone: " + dir, Apply: func() error { return disk.Narrow(dir) },
 		})
 	default:
 		return true
@@ -130,7 +133,7 @@ func checkDirectory(c *doctor.Checker, dir string) bool {
 
 // explainNone says why there is no socket.
 func explainNone(c *doctor.Checker, path string) {
-	tmps := append(sys.Environs("TMPDIR"), "/tmp")
+	tmps := append(proc.Environs("TMPDIR"), "/tmp")
 	slices.Sort(tmps)
 	for _, tmp := range slices.Compact(tmps) {
 		there := codexide.SocketIn(tmp)
@@ -151,7 +154,7 @@ func explainNone(c *doctor.Checker, path string) {
 // answers reports whether a program of the user serves the socket for the folder.
 func answers(path, dir string) bool {
 	info, err := os.Lstat(path)
-	if err != nil || info.Mode().Type() != fs.ModeSocket || !sys.Own(path, info) {
+	if err != nil || info.Mode().Type() != fs.ModeSocket || !disk.Own(path, info) {
 		return false
 	}
 	conn, err := net.DialTimeout("unix", path, dialTimeout)
@@ -159,5 +162,5 @@ func answers(path, dir string) bool {
 		return false
 	}
 	defer conn.Close()
-	return sys.TrustedPeer(conn, info) && codexide.Ask(conn, dir) == nil
+	return sock.TrustedPeer(conn, info) && codexide.Ask(conn, dir) == nil
 }

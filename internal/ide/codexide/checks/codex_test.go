@@ -17,7 +17,7 @@ import (
 	"pollux/internal/doctor"
 	"pollux/internal/editor"
 	"pollux/internal/ide/codexide"
-	"pollux/internal/sys"
+	"pollux/internal/sys/sock"
 	"pollux/internal/sys/systest"
 )
 
@@ -27,12 +27,12 @@ func TestMain(m *testing.M) { systest.VerifyTestMain(m) }
 // with a text, or not at all if that is empty.
 func listen(t *testing.T, path, answer string) {
 	t.Helper()
-	if !sys.IsPipe(path) {
+	if !sock.IsPipe(path) {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
-	l, err := sys.ListenSocket(path)
+	l, err := sock.Listen(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func useTMPDIR(t *testing.T, tmp string) {
 
 // Windows has a pipe in place of the socket.
 func TestPipe(t *testing.T) {
-	if !sys.IsPipe(codexide.Socket()) {
+	if !sock.IsPipe(codexide.Socket()) {
 		t.Skip("it uses a socket here")
 	}
 	for name, tt := range map[string]struct {
@@ -126,7 +126,7 @@ func examine(t *testing.T, dir string, away bool, check doctor.Check, want []str
 }
 
 func TestCodex(t *testing.T) {
-	if sys.IsPipe(codexide.Socket()) {
+	if sock.IsPipe(codexide.Socket()) {
 		t.Skip("it uses a pipe here")
 	}
 	own := func(t *testing.T) string { return codexide.SocketIn(os.Getenv("TMPDIR")) }

@@ -22,7 +22,10 @@ import (
 	"pollux/internal/ide/asking"
 	"pollux/internal/ide/copilotide"
 	"pollux/internal/paths"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
+	"pollux/internal/sys/proc"
+	"pollux/internal/sys/shell"
+	"pollux/internal/sys/sock"
 )
 
 const (
@@ -45,7 +48,7 @@ func find(dir string) (locks []lock) {
 	files, _ := filepath.Glob(filepath.Join(dir, "*.lock"))
 	for _, path := range files {
 		l := lock{Found: copilotide.Found{Path: path}}
-		data, err := sys.ReadFile(path, maxFile)
+		data, err := disk.ReadFile(path, maxFile)
 		var fields map[string]json.RawMessage
 		if err == nil {
 			err = errors.Join(json.Unmarshal(data, &fields), json.Unmarshal(data, &l.Lock))
@@ -73,12 +76,12 @@ func (l lock) name() string { return cmp.Or(doctor.Short(l.IDEName), "a program 
 func Copilot(ctx context.Context, c *doctor.Checker) {
 	home, err := copilotide.Home()
 	if err != nil {
-		c.Fail("settings", "set "+sys.HomeVar, "there is no home directory, so Copilot CLI has no settings: %v", err)
+		c.Fail("settings", "set "+disk.HomeVar, "there is no home directory, so Copilot CLI has no settings: %v", err)
 		return
 	}
 	checkSettings(c, filepath.Join(home, "settings.json"))
 	locks := find(filepath.Join(home, "ide"))
-	i := slices.IndexFunc(locks, func(l lock) bool { return l.Err == nil && l.has(c.Dir) && sys.Alive(l.PID) })
+	i := slices.IndexFunc(locks, func(l lock) bool { return l.Err == nil && l.has(c.Dir) && proc.Alive(l.PID) })
 	if i < 0 {
 		explainNone(c, locks)
 		return
@@ -92,7 +95,7 @@ func checkSettings(c *doctor.Checker, path string) {
 	var file struct {
 		IDE struct{ AutoConnect, OpenDiffOnEdit *bool }
 	}
-	data, err := sys.ReadFile(path, maxFile)
+	data, err := disk.ReadFile(path, maxFile)
 	if err == nil {
 		err = json.Unmarshal(data, &file)
 	}
@@ -124,14 +127,14 @@ func explainNone(c *doctor.Checker, locks []lock) {
 				c.Fail("lock", "restart that editor", "Copilot CLI skips %s: %v", l.Path, l.Err)
 			case l.has(c.Dir): // its process does not run
 				c.Fail("lock", startOne, "%s has this folder, but its process %d does not run here", l.name(), l.PID)
-			case !sys.Alive(l.PID) || l.Err != nil:
+			case !proc.Alive(l.PID) || l.Err != nil:
 				continue
 			case target == c.Dir:
 				c.Fail("symlink", "open "+doctor.Word(target)+" in that editor, or type /ide",
 					"%s names its folder %s, which is a symbolic link: Copilot CLI compares it with %s",
 					l.name(), doctor.Short(folder), c.Dir)
 			case paths.Contains(folder, c.Dir), paths.Contains(c.Dir, folder):
-				c.Fail("workspace", sys.EnterCommand(folder)+", or type /ide",
+				c.Fail("workspace", shell.EnterCommand(folder)+", or type /ide",
 					"%s is for %s, but this is %s: Copilot CLI connects by itself only in the same folder",
 					l.name(), doctor.Short(folder), c.Dir)
 			default:
@@ -147,7 +150,7 @@ func explainNone(c *doctor.Checker, locks []lock) {
 // the headers in the lock.
 func checkServer(ctx context.Context, c *doctor.Checker, l lock) {
 	info, err := os.Stat(l.Path)
-	if err != nil || !sys.Own(l.Path, info) {
+	if err != nil || !disk.Own(l.Path, info) {
 		c.Fail("user", "start Copilot CLI and the editor as the same user", "%s is not your file", l.Path)
 		return
 	}
@@ -176,7 +179,7 @@ func post(ctx context.Context, l lock) (int, error) {
 	client := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return sys.DialPrivate(ctx, l.Scheme, l.SocketPath)
+			return sock.DialPrivate(ctx, l.Scheme, l.SocketPath)
 		},
 	}}
 	const discover = `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{}}`

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"pollux/internal/doctor"
-	"pollux/internal/sys"
+	"pollux/internal/sys/sock"
 	"pollux/internal/sys/systest"
 )
 
@@ -30,7 +30,7 @@ type room struct {
 // lock writes a lock file, whose server answers with the status.
 func (r *room) lock(status int, change func(lock map[string]any)) {
 	r.t.Helper()
-	l, scheme, address, err := sys.ListenPrivate("test")
+	l, scheme, address, err := sock.ListenPrivate("test")
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -22,7 +22,10 @@ import (
 
 	"pollux/internal/doctor"
 	"pollux/internal/ide/geminiide"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
+	"pollux/internal/sys/proc"
+	"pollux/internal/sys/shell"
+	"pollux/internal/sys/sock"
 )
 
 // newestMinor is the release whose rules apply if the program's version is unknown.
@@ -81,12 +84,12 @@ func (p *Protocol) Variables(ctx context.Context, c *doctor.Checker) {
 	switch {
 	case port != "":
 		address := net.JoinHostPort(geminiide.DialHost(p.launch), port)
-		if err := probe(ctx, address); sys.Refused(err) {
+		if err := probe(ctx, address); sock.Refused(err) {
 			gone = "nothing listens on port " + doctor.Short(port)
 		} else if err != nil {
-			gone = fmt.Sprintf("%s does not answer: %v", doctor.Short(address), sys.Cause(err))
+			gone = fmt.Sprintf("%s does not answer: %v", doctor.Short(address), disk.Cause(err))
 		}
-	case pid > 0 && !sys.Alive(pid) && port == "":
+	case pid > 0 && !proc.Alive(pid) && port == "":
 		gone = fmt.Sprintf("there is no process %d", pid)
 	}
 	if port == "" && pid == 0 {
@@ -95,7 +98,7 @@ func (p *Protocol) Variables(ctx context.Context, c *doctor.Checker) {
 	set := slices.DeleteFunc(slices.Clone(ideVariables), func(key string) bool { return env(key) == "" })
 	switch {
 	case gone != "":
-		c.Warn("variables", sys.UnsetCommand(set...),
+		c.Warn("variables", shell.UnsetCommand(set...),
 			"this terminal's variables (%s, ...) name a companion that is not running: %s", set[0], gone)
 	case len(set) > 0:
 		c.OK("variables", "this terminal's variables name a companion that is running")
@@ -139,7 +142,7 @@ func (p *Protocol) Companion(ctx context.Context, dc *doctor.Checker) {
 		return
 	}
 	if !chosen.Own {
-		c.Fail("user", sys.RemoveCommand(chosen.Path)+", or start Gemini CLI as the user who started that editor",
+		c.Fail("user", shell.RemoveCommand(chosen.Path)+", or start Gemini CLI as the user who started that editor",
 			"Gemini CLI %s will use %s, which is not your file", c.Program.Version, chosen.Path)
 		return
 	}
@@ -183,7 +186,7 @@ func (c *checker) checkProcess() {
 		}
 		return
 	}
-	if p, err := sys.Lookup(pid); err == nil {
+	if p, err := proc.Lookup(pid); err == nil {
 		what = " (" + doctor.Short(p.Name) + ")"
 	}
 	if env("TMUX") != "" {
@@ -199,7 +202,7 @@ func (c *checker) checkProcess() {
 			return
 		}
 	}
-	if !sys.Alive(pid) {
+	if !proc.Alive(pid) {
 		what = " (which has ended)"
 	}
 	c.OK("process", "Gemini CLI will look first for the companion of process %d%s", pid, what)
@@ -270,7 +273,7 @@ func (c *checker) connectsByVariables(ctx context.Context) bool {
 func (c *checker) findElsewhere() bool {
 	tmps := []string{"/tmp", env("XDG_RUNTIME_DIR")}
 	for _, key := range []string{"TMPDIR", "TMP", "TEMP"} {
-		tmps = append(tmps, sys.Environs(key)...)
+		tmps = append(tmps, proc.Environs(key)...)
 	}
 	slices.Sort(tmps)
 	for _, tmp := range slices.Compact(tmps) {
@@ -326,7 +329,7 @@ func (c *checker) checkWorkspace(chosen *geminiide.Candidate) bool {
 			return false
 		}
 		first, _, _ := strings.Cut(*path, string(os.PathListSeparator))
-		c.Fail("workspace", sys.EnterCommand(first)+", or here: "+startOne,
+		c.Fail("workspace", shell.EnterCommand(first)+", or here: "+startOne,
 			"%s is for %s, but this is %s", name(chosen), folders(*path), c.Dir)
 	default:
 		if claimsAll(path) {
@@ -382,9 +385,9 @@ func address(c *geminiide.Candidate) string {
 // connections or, if it has only a command, its process is alive.
 func (c *checker) answers(candidate *geminiide.Candidate) bool {
 	if candidate.PortText == "" {
-		return sys.Alive(candidate.File.Pollux)
+		return proc.Alive(candidate.File.Pollux)
 	}
-	return !sys.Refused(probe(context.Background(), net.JoinHostPort(geminiide.DialHost(c.launch), candidate.PortText)))
+	return !sock.Refused(probe(context.Background(), net.JoinHostPort(geminiide.DialHost(c.launch), candidate.PortText)))
 }
 
 // checkVersion reports a companion that was started before an update of Pollux.

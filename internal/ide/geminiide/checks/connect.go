@@ -19,7 +19,8 @@ import (
 	"pollux/internal/doctor"
 	"pollux/internal/ide/geminiide"
 	"pollux/internal/ide/geminiide/client"
-	"pollux/internal/sys"
+	"pollux/internal/sys/shell"
+	"pollux/internal/sys/sock"
 )
 
 const (
@@ -163,7 +164,7 @@ func explain(err error) string {
 	switch {
 	case errors.As(err, &dns):
 		return "there is no host " + dns.Name
-	case sys.Refused(err):
+	case sock.Refused(err):
 		return "nothing listens"
 	case errors.As(err, &status):
 		return fmt.Sprintf("it answers HTTP %d", status.Code)
@@ -201,13 +202,13 @@ func (c *checker) failUnreachable(ctx context.Context, chosen *geminiide.Candida
 		c.Fail("token", "restart that companion",
 			"%s refuses the token in %s (HTTP %d)", name(chosen), chosen.Path, status.Code)
 	case errors.As(err, &status):
-		c.Fail("port", sys.RemoveCommand(chosen.Path)+", then restart the companion",
+		c.Fail("port", shell.RemoveCommand(chosen.Path)+", then restart the companion",
 			"the program that listens on port %s is not a companion (HTTP %d); the file that names it is %s",
 			port, status.Code, chosen.Path)
 	case errors.Is(err, context.DeadlineExceeded):
-		c.Fail("port", sys.ResumeOrKill(chosen.File.Pollux),
+		c.Fail("port", shell.ResumeOrKill(chosen.File.Pollux),
 			"%s accepts connections but does not answer: it is stopped or hangs", name(chosen))
-	case sys.Refused(err):
+	case sock.Refused(err):
 		c.Fail("port", "restart that companion",
 			"nothing listens on port %s, which %s names: its companion, process %d, runs elsewhere or hangs",
 			port, chosen.Path, chosen.PID)

@@ -11,13 +11,14 @@ import (
 
 	"pollux/internal/doctor"
 	"pollux/internal/ide/geminiide"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
+	"pollux/internal/sys/shell"
 )
 
 // checkDirectory checks that the discovery files belong to the user, and that
 // nobody else can read or change them.
 func (c *checker) checkDirectory() {
-	ownDir := sys.OwnTempDir + ", for the editor and the CLI"
+	ownDir := shell.OwnTempDir + ", for the editor and the CLI"
 	for _, dir := range []string{filepath.Dir(c.lookup.Dir), c.lookup.Dir} {
 		info, err := os.Lstat(dir)
 		switch {
@@ -27,13 +28,13 @@ func (c *checker) checkDirectory() {
 			c.Fail("directory", ownDir, "%s cannot be examined: %v", dir, doctor.Reason(err))
 			return
 		case !info.IsDir():
-			c.Fail("directory", sys.RemoveCommand(dir),
+			c.Fail("directory", shell.RemoveCommand(dir),
 				"%s is not a directory, so no companion can publish itself", dir)
 			return
-		case !sys.Own(dir, info) && env("SUDO_USER") != "":
+		case !disk.Own(dir, info) && env("SUDO_USER") != "":
 			c.failOtherUser()
 			return
-		case !sys.Own(dir, info):
+		case !disk.Own(dir, info):
 			c.Fail("directory", ownDir,
 				"%s belongs to another user: your companions cannot publish themselves there", dir)
 			return
@@ -51,13 +52,13 @@ func (c *checker) checkDirectory() {
 func (c *checker) openToOthers() []string {
 	open := slices.DeleteFunc([]string{filepath.Dir(c.lookup.Dir), c.lookup.Dir}, func(dir string) bool {
 		info, err := os.Lstat(dir)
-		return err != nil || !sys.OthersWrite(dir, info)
+		return err != nil || !disk.OthersWrite(dir, info)
 	})
-	if info, err := os.Stat(c.lookup.Dir); err != nil || info.Mode().Perm()&0o011 == 0 || sys.Private(c.lookup.Dir, info) {
+	if info, err := os.Stat(c.lookup.Dir); err != nil || info.Mode().Perm()&0o011 == 0 || disk.Private(c.lookup.Dir, info) {
 		return open // nobody else can open the files in it
 	}
 	for _, candidate := range c.lookup.Candidates {
-		if info, err := os.Lstat(candidate.Path); err == nil && candidate.Own && !sys.Private(candidate.Path, info) {
+		if info, err := os.Lstat(candidate.Path); err == nil && candidate.Own && !disk.Private(candidate.Path, info) {
 			open = append(open, candidate.Path)
 		}
 	}
@@ -69,7 +70,7 @@ func (c *checker) openToOthers() []string {
 func (c *checker) checkStale(ctx context.Context) {
 	for _, candidate := range c.lookup.Candidates {
 		if candidate.Err != nil && !errors.Is(candidate.Err, geminiide.ErrOtherUser) {
-			c.Warn("file", sys.RemoveCommand(candidate.Path), "Gemini CLI skips %s: %v", candidate.Path, candidate.Err)
+			c.Warn("file", shell.RemoveCommand(candidate.Path), "Gemini CLI skips %s: %v", candidate.Path, candidate.Err)
 		}
 	}
 	stale := geminiide.Stale([]int{c.lookup.PID})

@@ -10,7 +10,7 @@ import (
 
 	"pollux/internal/doctor"
 	"pollux/internal/ide/geminiide"
-	"pollux/internal/sys"
+	"pollux/internal/sys/proc"
 )
 
 // Qwen checks which companion Qwen Code finds, and whether that answers. It looks for the
@@ -36,7 +36,7 @@ func Qwen(ctx context.Context, c *doctor.Checker) {
 			continue
 		}
 		f, err := geminiide.Read(path)
-		if err == nil && sys.Alive(f.PPID) && geminiide.Holds(f.WorkspacePath, c.Dir) {
+		if err == nil && proc.Alive(f.PPID) && geminiide.Holds(f.WorkspacePath, c.Dir) {
 			locks = append(locks, lock{path, info.ModTime().UnixNano(), f})
 		}
 	}

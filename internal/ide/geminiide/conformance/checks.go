@@ -19,7 +19,8 @@ import (
 	"pollux/internal/ide/geminiide"
 	"pollux/internal/ide/geminiide/client"
 	"pollux/internal/lazy"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
+	"pollux/internal/sys/proc"
 )
 
 // checks are in the order in which they run: those that others depend on first,
@@ -47,7 +48,7 @@ var discoveryChecks = []check{
 		if m == nil {
 			return skip("the name has none")
 		}
-		if pid, _ := strconv.Atoi(m[1]); !sys.Alive(pid) {
+		if pid, _ := strconv.Atoi(m[1]); !proc.Alive(pid) {
 			return fmt.Errorf("there is no process %d: Gemini CLI prefers any other companion", pid)
 		}
 		return nil
@@ -89,8 +90,8 @@ var discoveryChecks = []check{
 	{"discovery.private", Safe, "", "no other user can read or replace the file", func(r *run) error {
 		dir := filepath.Dir(r.path)
 		for path, open := range map[string]func(string, os.FileInfo) bool{
-			r.path: func(path string, info os.FileInfo) bool { return !sys.Private(path, info) },
-			dir:    sys.OthersWrite, filepath.Dir(dir): sys.OthersWrite,
+			r.path: func(path string, info os.FileInfo) bool { return !disk.Private(path, info) },
+			dir:    disk.OthersWrite, filepath.Dir(dir): disk.OthersWrite,
 		} {
 			info, err := os.Stat(path)
 			if err != nil {
@@ -587,13 +588,13 @@ var lifecycleChecks = []check{
 	{"lifecycle.file", Must, "IV", "when the companion ends, it removes the discovery file", func(r *run) error {
 		r.session() // so that there is a stream to end
 		r.in.Close()
-		asked := !r.cfg.mute && sys.CanAskToEnd()
+		asked := !r.cfg.mute && proc.CanAskToEnd()
 		switch {
 		case !asked:
 		case runtime.GOOS == "windows": // its signal, Ctrl-Break, is for groups only
 			go r.child.Stop(r.timeouts.remove + r.timeouts.end)
 		default:
-			sys.SignalTree(r.child.PID(), syscall.SIGTERM)
+			proc.SignalTree(r.child.PID(), syscall.SIGTERM)
 		}
 		gone := func() bool { _, err := os.Stat(r.path); return errors.Is(err, os.ErrNotExist) }
 		ended := func() bool {
@@ -608,7 +609,7 @@ var lifecycleChecks = []check{
 		// with COMMAND.
 		soon(r.timeouts.remove, func() bool { return gone() || !asked && ended() })
 		if !gone() {
-			if !asked && sys.Alive(r.child.PID()) {
+			if !asked && proc.Alive(r.child.PID()) {
 				r.lives = skip("it does not end with its standard input, and without a console the kit cannot send it Ctrl-Break: " +
 					"run the kit in a terminal")
 				return r.lives
@@ -630,7 +631,7 @@ var lifecycleChecks = []check{
 		if r.lives != nil {
 			return r.lives
 		}
-		if !soon(r.timeouts.end, func() bool { return !sys.Alive(r.child.PID()) }) {
+		if !soon(r.timeouts.end, func() bool { return !proc.Alive(r.child.PID()) }) {
 			return errors.New("it is still there, " + r.timeouts.end.String() + " later")
 		}
 		return nil

@@ -25,7 +25,9 @@ import (
 	"pollux/internal/editor"
 	"pollux/internal/ide/geminiide"
 	"pollux/internal/ide/geminiide/client"
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
+	"pollux/internal/sys/proc"
+	"pollux/internal/sys/shell"
 )
 
 // A Level says how binding a check is.
@@ -152,7 +154,7 @@ type run struct {
 	tmp       string // the companion's temporary directory
 	workspace string
 	runtime   string // a short directory, for sockets
-	child     *sys.Child
+	child     *proc.Child
 	in        io.Closer
 	errors    *os.File      // its standard error
 	drained   chan struct{} // closed when errors has been read to its end
@@ -172,12 +174,12 @@ type run struct {
 // companion cannot be started.
 func Run(ctx context.Context, cfg Config) (Report, error) {
 	report := Report{Command: cfg.Command}
-	root, err := sys.MkdirTemp("", "pollux-conformance-")
+	root, err := disk.MkdirTemp("", "pollux-conformance-")
 	if err != nil {
 		return report, err
 	}
 	defer os.RemoveAll(root)
-	if root, err = sys.EvalSymlinks(root); err != nil {
+	if root, err = disk.EvalSymlinks(root); err != nil {
 		return report, err
 	}
 	r := &run{
@@ -187,7 +189,7 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	if cfg.timeouts != nil {
 		r.timeouts = *cfg.timeouts
 	}
-	if r.runtime, err = sys.ShortTempDir("px"); err != nil {
+	if r.runtime, err = disk.ShortTempDir("px"); err != nil {
 		return report, err
 	}
 	defer os.RemoveAll(r.runtime)
@@ -260,7 +262,7 @@ func (r *run) start() error {
 	cmd := exec.Command(path, r.cfg.Command[1:]...)
 	cmd.Dir, cmd.Env = r.workspace, r.environ()
 	// Its input stays open during the run, since many companions end with it.
-	child, err := sys.StartPiped(cmd, sys.Stdin|sys.Stderr)
+	child, err := proc.StartPiped(cmd, proc.Stdin|proc.Stderr)
 	if err != nil {
 		return err
 	}
@@ -338,14 +340,14 @@ func (r *run) do(a Action, file, text string) error {
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, r.timeouts.start)
 	defer cancel()
-	cmd := sys.Shell(command)
+	cmd := shell.Command(command)
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
 	cmd.Dir, cmd.Env = r.workspace, append(r.environ(), "FILE="+file, "TEXT="+textFile)
 	cmd.WaitDelay = r.timeouts.output
 	err := cmd.Start()
 	if err == nil {
-		stop := context.AfterFunc(ctx, func() { sys.SignalTree(cmd.Process.Pid, syscall.SIGKILL) })
+		stop := context.AfterFunc(ctx, func() { proc.SignalTree(cmd.Process.Pid, syscall.SIGKILL) })
 		err = cmd.Wait()
 		stop()
 	}

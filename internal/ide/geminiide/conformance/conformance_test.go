@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"pollux/internal/sys"
+	"pollux/internal/sys/proc"
 	"pollux/internal/sys/systest"
 )
 
@@ -106,7 +106,7 @@ func TestFaults(t *testing.T) {
 				actions[a] = fmt.Sprintf(`"%s" do %s`, self, a)
 			}
 			command := []string{self, "companion", fault}
-			if !sys.CanAskToEnd() {
+			if !proc.CanAskToEnd() {
 				// Windows without a console. A companion that does not end with its input
 				// is not asked to, and its end is not checked.
 				command = append(command, withInput)
@@ -195,7 +195,7 @@ func timeoutsFor(fault string) *timeouts {
 	case "diffClosed":
 		to.effect[Reject] = never
 	case "leaves its file":
-		if sys.CanAskToEnd() { // otherwise its end says that it leaves the file
+		if proc.CanAskToEnd() { // otherwise its end says that it leaves the file
 			to.remove = never
 		}
 	case "stays":

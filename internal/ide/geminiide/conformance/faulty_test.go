@@ -17,7 +17,8 @@ import (
 	"strings"
 	"sync"
 
-	"pollux/internal/sys"
+	"pollux/internal/sys/disk"
+	"pollux/internal/sys/proc"
 	"pollux/internal/sys/systest"
 )
 
@@ -83,12 +84,12 @@ func companionMain(fault string, options ...string) {
 		name = fmt.Sprintf("gemini-ide-server-%d.json", pid)
 	}
 	dir := filepath.Join(os.Getenv("TMPDIR"), "gemini", "ide")
-	if err := sys.PrivateDir(dir); err != nil {
+	if err := disk.PrivateDir(dir); err != nil {
 		panic(err)
 	}
 	data, _ := json.Marshal(file)
 	path := filepath.Join(dir, name)
-	err = sys.WriteFile(path+".new", data)
+	err = disk.WriteFile(path+".new", data)
 	if fault == "readable" {
 		err = errors.Join(err, systest.Share(path+".new"))
 	}
@@ -98,7 +99,7 @@ func companionMain(fault string, options ...string) {
 	server := &http.Server{Handler: f}
 	go server.Serve(l)
 	end := make(chan os.Signal, 1)
-	signal.Notify(end, sys.TerminationSignals...)
+	signal.Notify(end, proc.TerminationSignals...)
 	if slices.Contains(options, withInput) {
 		go func() {
 			io.Copy(io.Discard, os.Stdin)
@@ -137,7 +138,7 @@ func launcherMain(addressFile string, _ ...string) {
 	}
 	cmd := exec.Command(self, "left", addressFile)
 	cmd.Stdout, cmd.Stderr = w, os.Stderr
-	if _, err := sys.StartDetached(cmd); err != nil {
+	if _, err := proc.StartDetached(cmd); err != nil {
 		panic(err)
 	}
 	r.Read(make([]byte, 1))

@@ -1,0 +1,7 @@
+//go:build unix
+
+package disk
+
+import "path/filepath"
+
+func evalSymlinks(path string) (string, error) { return filepath.EvalSymlinks(path) }

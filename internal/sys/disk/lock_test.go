@@ -1,0 +1,31 @@
+package disk
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestLock(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	if Abandoned(path) {
+		t.Error("a file that is not there was abandoned")
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if Abandoned(path) {
+		t.Error("a file that is about to be locked was abandoned")
+	}
+	f, err := Lock(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if Abandoned(path) {
+		t.Error("a locked file was abandoned")
+	}
+	f.Close()
+	if !Abandoned(path) {
+		t.Error("an unlocked file was not abandoned")
+	}
+}

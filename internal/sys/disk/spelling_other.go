@@ -1,0 +1,7 @@
+//go:build !darwin
+
+package disk
+
+import "errors"
+
+func diskPath(string) (string, error) { return "", errors.ErrUnsupported }

@@ -1,5 +1,0 @@
-//go:build !linux && !windows
-
-package sys
-
-var systemPrograms map[string]func() error

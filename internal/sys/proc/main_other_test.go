@@ -1,0 +1,5 @@
+//go:build !linux && !windows
+
+package proc
+
+var systemPrograms map[string]func() error

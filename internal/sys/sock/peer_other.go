@@ -1,0 +1,11 @@
+//go:build !linux
+
+package sock
+
+import "net/netip"
+
+const knowsPeers = false
+
+func peerProcess(_, _ netip.AddrPort) int { return 0 }
+
+func peerUser(_, _ netip.AddrPort) (uid int, ok bool) { return 0, false }
