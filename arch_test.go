@@ -6,7 +6,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -487,37 +486,6 @@ func TestDoctorDocNamesChecks(t *testing.T) {
 			if !strings.Contains(sections[title], "`"+string(m[1])+"`") {
 				t.Errorf("the section %q of docs/DOCTOR.md does not name the check %s of %s", title, m[1], file)
 			}
-		}
-	}
-}
-
-// TestSecurityNamesItsTests checks that each test that docs/SECURITY.md names
-// exists.
-func TestSecurityNamesItsTests(t *testing.T) {
-	doc, err := os.ReadFile("docs/SECURITY.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	exist := make(map[string]bool)
-	err = filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() && strings.HasPrefix(d.Name(), ".") && path != "." {
-			return cmp.Or(err, filepath.SkipDir)
-		}
-		if !strings.HasSuffix(path, "_test.go") {
-			return nil
-		}
-		source, err := os.ReadFile(path)
-		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllSubmatch(source, -1) {
-			exist[string(m[1])] = true
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range regexp.MustCompile("`(Test\\w+)`").FindAllSubmatch(doc, -1) {
-		if !exist[string(m[1])] {
-			t.Errorf("docs/SECURITY.md names %s, which does not exist", m[1])
 		}
 	}
 }
