@@ -2,7 +2,7 @@
 // WebSocket on loopback, found through a lock file in ~/.claude/ide.
 //
 // There is no published contract. The package follows what Claude Code 2.1.330 and
-// opencode 1.18.33 do; docs/CLAUDE-CODE.md has the findings.
+// opencode 1.18.33 do; docs/CLAUDE-CODE.md says what users notice of it.
 package claudeide
 
 import (

@@ -2,7 +2,7 @@
 // on the socket that Codex CLI asks with each prompt once its user has typed /ide.
 //
 // There is no published contract. The package follows what Codex CLI 0.169.0 does, and
-// the public source of it and of older releases; docs/CODEX.md has the findings.
+// the public source of it and of older releases; docs/CODEX.md says what users notice of it.
 //
 // All companions of a user share the socket. One of them owns it, and asks the others
 // when the agent is in one of their workspaces.

@@ -2,7 +2,7 @@
 // socket, or on a named pipe on Windows, found through a lock file in ~/.copilot/ide.
 //
 // There is no published contract. The package follows what Copilot CLI 1.0.102 does;
-// docs/COPILOT.md has the findings.
+// docs/COPILOT.md says what users notice of it.
 package copilotide
 
 import (
