@@ -225,7 +225,7 @@ func TestPoolContainer(t *testing.T) {
 	f.file("hello.txt", "good morning")
 	f.file("greet.py", "def greet():\n    pass\n")
 	pool := f.run(f.project, nil, polluxBinary, "pool")
-	pool.expect("the pool listens at " + filepath.Join(f.tmp(), "pollux", "pool-"))
+	pool.expect("the pool listens on " + filepath.Join(f.tmp(), "pollux", "pool-"))
 	socket := f.pool().Socket
 	root := filepath.Join(f.home, "root")
 	if err := os.Mkdir(root, 0o755); err != nil {

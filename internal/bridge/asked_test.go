@@ -182,7 +182,7 @@ func TestPanel(t *testing.T) {
 	}
 	for args, want := range map[string]string{
 		`{"prompt":"x","agents":["gemini","delta"]}`:                      "it must be one of",
-		`{"prompt":"x","agents":["gemini","beta"],"agent":"beta"}`:        "exclude each other",
+		`{"prompt":"x","agents":["gemini","beta"],"agent":"beta"}`:        "cannot be combined",
 		`{"prompt":"x","agents":["gemini","beta"],"changeMode":true}`:     "ask one",
 		`{"prompt":"x","agents":["gemini","beta"],"sessionId":"ABCDEFG"}`: "leave out sessionId",
 	} {

@@ -33,7 +33,7 @@ func (b *Bridge) CheckPanel(in QueryInput) error {
 	case in.Model != "":
 		return fmt.Errorf("several agents have different models: leave out %s, or ask one agent", names.Model)
 	case in.Agent != "":
-		return fmt.Errorf("%s and a list of agents exclude each other: give one of them", names.Agent)
+		return fmt.Errorf("%s and a list of agents cannot be combined: pass one of them", names.Agent)
 	}
 	for _, name := range in.Agents {
 		if _, err := b.pick(Common{Agent: name}, false); err != nil {

@@ -68,8 +68,8 @@ func instructions(row *agent.Agent) string {
 		return instructionsForSeveral
 	}
 	return fill(row, `Ask {{model}}, through {{agent}}, about this code base or the web. {{model}} has a
-large context window. It reads files and searches the web by itself; it cannot
-write files or run commands.
+large context window. It reads files and searches the web on its own, but
+cannot write files or run commands.
 
 - query: ask a question, optionally with files. {{model}} explores workingDirectory on its own:
   naming a directory is better than sending many files.
@@ -87,7 +87,7 @@ starts without memory of earlier ones, except a query with a sessionId.`)
 
 const instructionsForSeveral = `Ask other coding agents about this code base or the web, for a second opinion or for work
 that you want to hand over. Name the agent as agent, or let Pollux choose. An agent reads
-files by itself; it cannot write files.
+files on its own, but cannot write them.
 
 - query: ask a question, optionally with files. The agent explores workingDirectory on its own:
   naming a directory is better than sending many files. agents asks several at the same time.
@@ -213,16 +213,16 @@ func (s *Server) tools(row *agent.Agent, all []*asked) []tool {
 			"inside workingDirectory.", change.MaxFile, maxImage),
 	}
 	model := text("The {{model}} model, for example {{example}}. Omit it for the default.")
-	dir := text("The directory that {{model}} may read. Omit it for the client's root.")
+	dir := text("The directory that {{model}} may read. Omit it to use the client's root.")
 	timeout := integer("Time limit in milliseconds, including time in the queue. At the limit the call returns "+
-		"what has arrived. Default: 120000.", int(MaxTimeout.Milliseconds()))
+		"what has arrived so far. Default: 120000.", int(MaxTimeout.Milliseconds()))
 	session := text("The sessionId from an earlier answer. It continues that conversation in the same directory. " +
 		"Omit it to start a new conversation.")
 	length := integer("Maximum length of the answer, in words.", MaxWords)
 	tools := []tool{
 		define("query", "{{model}} Query",
 			"Ask {{model}} a question about code, a document, an image or a design, or for a second opinion. "+
-				"{{model}} reads the files it needs in workingDirectory by itself. It cannot change files. "+
+				"{{model}} reads the files it needs in workingDirectory on its own. It cannot change files. "+
 				"A long answer comes in parts: see fetch-chunk.",
 			map[string]any{
 				"prompt": text("The question, with everything that {{model}} needs to know."), "files": files, "model": model,
@@ -280,7 +280,7 @@ func (s *Server) tools(row *agent.Agent, all []*asked) []tool {
 			map[string]any{"sessionId": text("The sessionId from an answer in the conversation.")}, []string{"sessionId"},
 			mcp.ToolAnnotations{IdempotentHint: true, OpenWorldHint: no}, s.closeSession),
 		define(startJob, "Start Job",
-			"Start a call of query, change, search or structured that may take longer than you can wait. Returns a jobId at once.",
+			"Start a call of query, change, search or structured that may take longer than you can wait. Returns a jobId immediately.",
 			map[string]any{
 				"tool": map[string]any{"type": "string", "enum": jobTools, "description": "The tool to call."},
 				"arguments": map[string]any{"type": "object", "description": fmt.Sprintf("The arguments of the "+
@@ -302,7 +302,7 @@ func (s *Server) tools(row *agent.Agent, all []*asked) []tool {
 			map[string]any{}, nil, mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: no}, s.listJobs),
 		define("ping", "Health Check",
 			"Report whether {{agent}} is installed, its version, what it may do, and how many calls are running "+
-				"and waiting. Answers at once, without asking a model.",
+				"and waiting. Answers immediately, without asking a model.",
 			map[string]any{}, nil,
 			mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: no}, s.ping),
 	}

@@ -48,8 +48,8 @@ func newAsk(streams IO) *cobra.Command {
 		Use:   "ask [QUESTION]",
 		Short: "Ask an agent a question from the shell, read-only",
 		Long: `Asks an agent a question and prints the answer. The agent can read this directory,
-and change nothing. (Codex CLI can read all files that you can.) Without a
-question, or with -, the question is read from standard input. With both, the
+but change nothing. (Codex CLI can read all files that you can read.) Without a
+question, or with -, Pollux reads the question from standard input. With both, the
 standard input follows the question:
 
   pollux ask "what does this project do?"
@@ -59,12 +59,13 @@ standard input follows the question:
   pollux ask --changes "rename greet to hello" | git apply --allow-empty
   pollux ask --agent codex --agent gemini "is this lock needed?"
 
---agent names ` + agentTitles() + `: ` + strings.Join(askable(), ", ") + `.
-Without it, the setting bridge.agent or else the first that is installed answers.
-Several, or --all, answer at the same time, each under a heading.
+The agents for --agent are
+` + strings.Join(askable(), ", ") + `.
+Without it, Pollux asks the agent in the setting bridge.agent, or else the first
+installed one. Several agents answer at the same time, each under a heading.
 
-On a terminal the answer appears while the model writes it, with what the model
-says before it uses a tool. A pipe or a file receives only the answer, at the end.
+On a terminal the answer appears while the model writes it, together with what the
+model says before it uses a tool. A pipe or a file receives only the answer, at the end.
 After Ctrl-C or a timeout it receives what has arrived. Everything else goes to
 standard error.
 

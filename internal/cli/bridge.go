@@ -30,11 +30,12 @@ func newBridge(streams IO) *cobra.Command {
 		Use:   bridgeCommand,
 		Short: "Let an MCP client ask other agents, on standard input and output",
 		Long: `Runs an MCP server on standard input and output, for Claude Code, Codex, Cursor,
-VS Code and every other MCP client. Its tools ask ` + agentTitles() + `.
+VS Code and every other MCP client. Its tools ask other agents:
+` + strings.Join(askable(), ", ") + `.
 The client starts it; pollux install bridge adds it to a client's settings.
 
-An asked agent can read and search, and change nothing, whatever its settings
-say. Environment variables, with defaults in parentheses:
+An agent that is asked can read and search, but change nothing, no matter what its
+settings say. Environment variables, with defaults in parentheses:
 
 ` + config.Variables("bridge", "pool", "log") + `
 pollux config shows the values in use. config.toml can set them, too.

@@ -117,8 +117,8 @@ behind any other command (--via). If the project has another path there, --map
 gives both paths.
 
 At the end of standard input the command waits for the answers to the requests
-that it has read, for at most 30 seconds. If one is missing then, it reports an
-error and exits with status 1.
+that it has read, for at most 30 seconds. If one is still missing then, it reports
+an error and exits with status 1.
 
 With --publish, agents started on this machine find the remote companion until
 this command ends. To run a single agent, use instead

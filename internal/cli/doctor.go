@@ -38,9 +38,9 @@ func newDoctor(streams IO) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor [AGENT...]",
 		Short: "Find out why an agent does not connect, and what to do",
-		Long: `Replays what each agent does when it is started here: which companion it looks
-for and chooses, whether that answers, and what in the settings, the terminal or
-the system prevents a connection. Then it tries what the bridge needs, up to a warm
+		Long: `Retraces what each agent does when it starts here: which companion it looks for
+and chooses, whether that answers, and what in the settings, the terminal or the
+system prevents a connection. Then it tries what the bridge needs, up to a warm
 process of Gemini CLI and a pool. It sends no prompt, so it uses no quota. (Gemini
 CLI records the session in its own directory, ~/.gemini, as it always does.)
 
@@ -53,7 +53,7 @@ ok, a warning, or failed with the cause and the next step. The exit code is 1 if
 something failed.
 
 --fix fixes what Pollux can fix, after showing it: it removes files left behind
-by companions that have ended, makes your files readable for you alone, and turns
+by companions that have ended, makes your files private, and turns
 on Gemini CLI's IDE mode. ` + "`pollux help doctor`" + ` lists the symptoms and
 causes.`,
 		Args: func(_ *cobra.Command, args []string) error {

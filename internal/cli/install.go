@@ -20,8 +20,8 @@ func newInstall(streams IO) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "install",
 		Short: "Install Pollux in an editor or an MCP client",
-		Long: `Installs Pollux in an editor, or the bridge in an MCP client. The change is shown
-first and written when you agree.
+		Long: `Installs Pollux in an editor, or the bridge in an MCP client. Pollux shows the
+change first, and writes it if you agree.
 
     pollux install nvim                  connect Neovim to agents
     pollux install bridge claude-code    let Claude Code ask other agents
@@ -46,8 +46,9 @@ func newInstallBridge(streams IO) *cobra.Command {
 		Short:     "Add the bridge to an MCP client",
 		ValidArgs: names,
 		Long: `Adds pollux bridge to the settings of an MCP client, which can then ask other
-agents with its tools. The change is shown first and written when you agree. The rest of the
-file stays as it is. Clients: ` + strings.Join(names, ", ") + `.
+agents. Pollux shows the change first, and writes it if you agree. The rest of the
+file stays as it is. The clients are
+` + strings.Join(names, ", ") + `.
 
 --remove removes it again.`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -106,12 +107,12 @@ func newInstallEditor(streams IO, e install.Editor) *cobra.Command {
 		Use:     e.Name,
 		Aliases: e.Aliases,
 		Short:   short,
-		Long: fmt.Sprintf(`Installs Pollux where %s looks for plugins and settings. The change is shown first
-and written when you agree. Your own files are left alone. Run this again after an
-update of Pollux.
+		Long: fmt.Sprintf(`Installs Pollux where %s looks for plugins and settings. Pollux shows the change
+first, and writes it if you agree. It leaves your own files alone. Run this again
+after an update of Pollux.
 
-If you use Gemini CLI and its IDE mode is not on, this offers to turn it on: a gemini
-that you start in the editor's terminal connects only in IDE mode.
+If you use Gemini CLI and its IDE mode is not on, this offers to turn it on:
+otherwise a gemini in the editor's terminal does not connect.
 
 --remove uninstalls it.`, e.Title),
 		RunE: func(cmd *cobra.Command, _ []string) error {

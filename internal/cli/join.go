@@ -116,7 +116,7 @@ func serveRuns(ctx context.Context, streams IO, agent string, cfg ide.Config, re
 		await(ctx, func() error { io.Copy(io.Discard, streams.In); return nil })
 		left := h.Companion.Retire(joined)
 		if left != nil {
-			fmt.Fprintln(streams.Out, "pollux: the companion goes on for the agent in another terminal, and ends after it")
+			fmt.Fprintln(streams.Out, "pollux: the companion keeps running for the agent in another terminal, and ends with it")
 		}
 		report(streams.Out)
 		if out, ok := streams.Out.(io.Closer); ok && left != nil {

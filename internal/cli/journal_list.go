@@ -40,9 +40,9 @@ var journalStates = []struct {
 	{journal.Accepted, sgrGreen, `you accepted it; "not written" if the file never received the text`},
 	{journal.Rejected, sgrRed, "you rejected it"},
 	{journal.Closed, sgrYellow, `the agent closed it, usually because you answered in its terminal.
-Some seconds later the file shows how: "accepted in the terminal",
-"rejected in the terminal" or "withdrawn by the agent". Otherwise
-the list says what the file holds now`},
+After some seconds the list says how: "accepted in the terminal",
+"rejected in the terminal" or "withdrawn by the agent", or else
+what the file holds now`},
 	{journal.Superseded, sgrFaint, "the agent proposed another change to the file"},
 	{journal.Orphaned, sgrYellow, "the agent, the editor or Pollux ended before you decided"},
 	{journal.Saved, sgrGreen, "Pollux wrote the file after the agent had ended"},
@@ -57,7 +57,7 @@ func stateHelp() string {
 	for _, s := range journalStates {
 		fmt.Fprintf(&b, "  %-11s %s\n", s.state, strings.ReplaceAll(s.text, "\n", "\n"+strings.Repeat(" ", 14)))
 	}
-	b.WriteString(`"edited" means that you have changed the proposed text.`)
+	b.WriteString(`"edited" means that you changed the proposed text.`)
 	return b.String()
 }
 

@@ -106,7 +106,7 @@ func newLog(streams IO) *cobra.Command {
 		Use:   "log",
 		Short: "Show the log of Pollux's processes",
 		Long: `Shows the last lines of the log that all of Pollux's processes share. The log is
-pollux.log in the state directory, readable for you alone, or the file in the
+pollux.log in the state directory, which only you can read, or the file in the
 setting log.file (see pollux config). At a megabyte, it is renamed to
 pollux.log.1, and a new one begins.
 

@@ -31,8 +31,8 @@ func newNotify(streams IO) *cobra.Command {
 that FILE has the focus, where the cursor is and what is selected. Pass the
 selection on standard input: other users can see the arguments of a process.
 
-The companion is the one in $POLLUX_SOCKET. Without that, it is the one whose
-workspace contains the file, preferably with a connected agent.`,
+$POLLUX_SOCKET names the companion. Without it, Pollux takes a companion whose
+workspace contains the file, preferably one with a connected agent.`,
 		Example: `  pollux notify main.go --line 12 --column 4
   printf %s "$kak_selection" | pollux notify "$kak_buffile" --line "$kak_cursor_line" \
     --column "$kak_cursor_column" --unit byte --anchor "${kak_selection_desc%%,*}" --selection -
@@ -114,7 +114,7 @@ workspace contains the file, preferably with a connected agent.`,
 		"read FILE's name, one line, from this file `descriptor`: for editors that cannot quote it in a shell command")
 	fs.BoolVar(&blockCursor, "block-cursor", false, "treat a selection of one character as the cursor")
 	fs.StringVar(&e.Selection, "selection", "", "the selected `text`; - reads standard input")
-	fs.StringVar(&anchor, "anchor", "", "`LINE.COLUMN` of the end of the selection at which the cursor is not")
+	fs.StringVar(&anchor, "anchor", "", "`LINE.COLUMN` of the other end of the selection")
 	fs.StringVar(&socket, "socket", "", "`path` of the companion's socket")
 	fs.BoolVar(&quiet, "quiet", false, "do nothing if no companion is running: for an editor's hooks")
 	return cmd

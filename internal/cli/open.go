@@ -27,10 +27,9 @@ func newOpen(streams IO) *cobra.Command {
 like. Over ssh, without a browser or with --no-browser, it prints a link instead:
 one line on standard output. Each link opens the page once.
 
-$BROWSER can name another browser. The companion is the one in $POLLUX_SOCKET.
-Without that, or with DIRECTORY, it is the one whose workspace contains the
-directory. If there are several, this command says which one it opens, and how to
-open the others.`,
+$BROWSER can name another browser, and $POLLUX_SOCKET the companion. Without it, or
+with DIRECTORY, Pollux takes the companion whose workspace contains the directory.
+If there are several, it says which one it opens, and how to open the others.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return errors.New("more than one directory given: name one")
@@ -86,7 +85,7 @@ func choosePage(ctx context.Context, errs io.Writer, dir string) (string, error)
 		return "", noPage(ctx, dir)
 	}
 	if len(found) > 1 {
-		fmt.Fprintf(errs, "pollux: %d companions serve %s; the others open with\n", len(found), termtext.Visible(paths.Short(dir)))
+		fmt.Fprintf(errs, "pollux: %d companions serve %s; to open the others:\n", len(found), termtext.Visible(paths.Short(dir)))
 		for _, c := range found[1:] {
 			command := "pollux open --socket " + shell.Quote(termtext.Visible(c.Socket))
 			fmt.Fprintf(errs, "  %s: %s\n", companionName(c.Status), command)

@@ -35,8 +35,8 @@ warm processes from its environment and from config.toml (see pollux bridge
 process serves only clients with the same environment: no client uses the key of
 another.
 
-POLLUX_POOL=off, where an MCP client starts a bridge, lets that bridge keep
-processes of its own.`,
+POLLUX_POOL=off, where an MCP client starts a bridge, lets that bridge keep its own
+processes.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
 			if background {
@@ -109,7 +109,7 @@ func servePool(ctx context.Context, streams IO, logs *logFlags, reports bool) er
 	if reports {
 		fmt.Fprintln(streams.Out, shared.ReadyLine)
 	} else {
-		fmt.Fprintf(streams.Err, "pollux: the pool listens at %s\n", path)
+		fmt.Fprintf(streams.Err, "pollux: the pool listens on %s\n", path)
 	}
 	s := &shared.Server{
 		Agent: cfg.Agent, Runner: runner, Source: cfg.Source,
@@ -201,7 +201,8 @@ func newPoolStop(streams IO) *cobra.Command {
 		Use:   "stop",
 		Short: "End the pool and its processes once the running calls have ended",
 		Long: `Ends all running pools and their processes. Running calls get their answers
-first. With --now they end at once, and their bridges repeat them with a new pool.`,
+first. With --now they end immediately, and their bridges repeat them with a new
+pool.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			running, unreachable, err := shared.List(cmd.Context())
 			if err != nil {

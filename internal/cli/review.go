@@ -25,7 +25,7 @@ the agent, and for editors that show no diffs. Accept or reject a change, undo
 single hunks or a range of them, edit the text in $VISUAL or $EDITOR. Press ? for
 the keys. Quitting accepts and rejects nothing.
 
-The companion is the one in $POLLUX_SOCKET. Without that, it is the one whose
+$POLLUX_SOCKET names the companion. Without it, Pollux takes the companion whose
 workspace contains the working directory.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !isTerminal(streams.In) || !isTerminal(streams.Out) {

@@ -45,31 +45,30 @@ any editor that joins (pollux ide --attach). In tmux, --review split opens the
 review in a new pane, --review popup in a popup.
 
 Without AGENT, Pollux starts the one that is installed. If there are several, it
-asks which one, and remembers the answer. Arguments of the agent, and any other
+asks which one, and remembers the answer. The agent's arguments, or another
 command, go after --:
 
     pollux run claude
     pollux run -- claude --permission-mode default
     pollux run -- gemini --model gemini-2.5-flash
 
-If no agent is installed, Pollux offers to download Gemini CLI with npm, in the
-release that it is tested with.
+If no agent is installed, Pollux offers to download with npm the release of
+Gemini CLI that it is tested with.
 
 If another pollux run is working in this directory, the agent joins its companion:
 one page shows the changes of both. The companion ends after the last of them.
 
-With --attach no companion is started. The agent is connected to a running one:
-the companion of the editor whose terminal this is, or of this directory, or
-with --socket, --ssh or --via one in another container or on another host. Use
---map if the project has another path there (pollux help remote). Only Gemini CLI
-and Qwen Code can connect to another container or host.
+With --attach the agent connects to a running companion instead: that of the
+editor whose terminal this is, or of this directory. --socket, --ssh and --via
+reach one in another container or on another host; --map gives the project's path
+there (pollux help remote). Only Gemini CLI and Qwen Code can connect to another
+container or host.
 
 An agent that would change files without asking starts in the mode in which it
 asks, unless you have chosen a mode in its arguments or settings; --own-mode
 leaves the choice to the agent. opencode and Codex CLI ask in their own terminals.
 
-If Gemini CLI's settings turn IDE mode neither on nor off, Pollux offers to turn
-it on there.`,
+If Gemini CLI's settings do not mention IDE mode, Pollux offers to turn it on.`,
 		ValidArgsFunction: completeAgents,
 		Args:              cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -330,7 +329,7 @@ func chooseAgent(ctx context.Context, streams IO, away bool) (ide.Launch, error)
 		if err := remember(file, l); err != nil {
 			fmt.Fprintf(streams.Err, "pollux: cannot remember the answer: %v\n", err)
 		} else {
-			fmt.Fprintf(streams.Err, "pollux: starting %s, also the next time; to change that, set run.agent: pollux config edit\n", l.Title)
+			fmt.Fprintf(streams.Err, "pollux: starting %s, now and from now on; to change that, set run.agent: pollux config edit\n", l.Title)
 		}
 		return l, nil
 	}

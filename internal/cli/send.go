@@ -30,15 +30,15 @@ func newSend(streams IO) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "send FILE[:LINE[-END]] [QUESTION...]",
 		Short: "Send a file, lines or a question to an agent",
-		Long: `Brings a file, or lines of it, to a running agent. Claude Code and opencode show
-them in their input line, wherever they run. For other agents, and for a question,
-Pollux pastes text into the tmux pane in which the agent runs. It presses Enter
-only for a question, and types nothing unless the agent has the pane's foreground and
-shows its input line, which must be empty or hold what Pollux has put there before.
+		Long: `Sends a file, or some of its lines, to a running agent. Claude Code and opencode
+show them in their input line, in any terminal. For other agents, and for a
+question, Pollux pastes text into the agent's tmux pane. It presses Enter only for
+a question. It types only while the agent is in the foreground of the pane and its
+input line is empty or holds text from Pollux.
 
-Without --agent, the agent is the connected one that acted last: it connected, it
-proposed a change, or it received a prompt. If none is connected, it is the one
-that runs in a tmux pane in this workspace.
+Without --agent, Pollux chooses the most recently active connected agent: the last
+one that connected, proposed a change, or received a prompt. If none is connected,
+it looks for an agent in a tmux pane in this workspace.
 
 Files that are ignored, or look like secrets, are not sent. Pass a question on
 standard input, as "-", to hide it from other users of this machine: they can see

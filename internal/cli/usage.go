@@ -57,7 +57,7 @@ func newUsage(streams IO) *cobra.Command {
 		Short: "Show how many calls and tokens the bridge and pollux ask have used",
 		Long: `Shows the calls of pollux bridge and pollux ask by day, agent and model: how many
 there were, how many failed, the tokens, and the time they took. Pollux counts
-them on this machine, for 400 days, and keeps nothing of a prompt or an answer.
+them on this machine, for 400 days, and keeps no part of a prompt or an answer.
 
 If OTEL_EXPORTER_OTLP_ENDPOINT is set, pollux bridge and pollux ask also send
 metrics to that OpenTelemetry collector.`,

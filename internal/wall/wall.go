@@ -105,7 +105,7 @@ func Launch(args []string) error {
 		}
 	}
 	if len(argv) == 0 {
-		return errors.New("no command: this is a part of Pollux, which starts it itself")
+		return errors.New("no command: only Pollux starts this, with an agent")
 	}
 	if err := restrict(gate); err != nil {
 		return err
