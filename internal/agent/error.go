@@ -75,10 +75,10 @@ var remedies = map[Kind]Remedy{
 	BadRequest:    {"the model's service refused the request", "change the prompt or the model"},
 	Blocked:       {"the model's safety settings blocked the answer", "rephrase the question"},
 	Empty:         {"the model gave no answer", "try again, or rephrase the question"},
-	TurnLimit:     {"the agent reached its limit of turns", "ask for less at once"},
+	TurnLimit:     {"the agent reached its limit of turns", "ask for less at a time"},
 	Network:       {"the model's service cannot be reached", "check the network and the proxy variables"},
 	Stalled:       {"the agent stopped making progress", "try again"},
-	TooMuchOutput: {"the agent's output did not end", "ask for less at once"},
+	TooMuchOutput: {"the agent's output did not end", "ask for less at a time"},
 	Crashed:       {"the agent ended without a result", "try again"},
 	Failed:        {"the agent failed", "try again"},
 }

@@ -76,7 +76,7 @@ var remedies = map[agent.Kind]agent.Remedy{
 	agent.Auth:          {What: "Claude Code is not logged in, or its login was refused", Next: "run `claude` and type /login, or set ANTHROPIC_API_KEY in the environment of Pollux"},
 	agent.QuotaDay:      {What: "the usage limit of this Claude account is reached", Next: "wait until it resets, name another model, or ask another agent"},
 	agent.Stalled:       {What: "Claude Code stopped making progress", Next: "run `claude` in a terminal to see whether it waits for a login, then try again"},
-	agent.TooMuchOutput: {What: "Claude Code's output did not end", Next: "ask for less at once"},
+	agent.TooMuchOutput: {What: "Claude Code's output did not end", Next: "ask for less at a time"},
 	agent.Crashed:       {What: "Claude Code ended without a result", Next: "try again; if it happens again, run `claude -p hello` in a terminal"},
 	agent.Failed:        {What: "Claude Code failed", Next: "run `claude -p hello` in a terminal to see more"},
 }

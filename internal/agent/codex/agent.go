@@ -76,7 +76,7 @@ var remedies = map[agent.Kind]agent.Remedy{
 	agent.QuotaDay:      {What: "the account's usage limit of Codex CLI is reached", Next: "wait until it is renewed, or buy credits"},
 	agent.Settings:      {What: "Codex CLI's settings are invalid", Next: "correct the file that it names"},
 	agent.Stalled:       {What: "Codex CLI stopped making progress", Next: "run `codex` in a terminal to see whether it works there, then try again"},
-	agent.TooMuchOutput: {What: "Codex CLI's output did not end", Next: "ask for less at once"},
+	agent.TooMuchOutput: {What: "Codex CLI's output did not end", Next: "ask for less at a time"},
 	agent.Crashed:       {What: "Codex CLI ended without a result", Next: "try again; if it happens again, run `codex exec hello` in a terminal"},
 	agent.Failed:        {What: "Codex CLI failed", Next: "run `codex exec hello` in a terminal to see more"},
 }

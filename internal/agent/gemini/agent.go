@@ -77,9 +77,9 @@ var remedies = map[agent.Kind]agent.Remedy{
 	agent.TierEnded:     {What: "Google no longer serves this account's tier in Gemini CLI", Next: "use a Gemini API key (GEMINI_API_KEY) or a paid plan"},
 	agent.Untrusted:     {What: "Gemini CLI does not trust this folder", Next: "run `gemini` in it once and trust it, or set GEMINI_CLI_TRUST_WORKSPACE=true in the environment of Pollux; the CLI then runs the folder's own hooks and reads its .env"},
 	agent.Settings:      {What: "Gemini CLI's settings are invalid", Next: "correct the file that it names"},
-	agent.TurnLimit:     {What: "Gemini CLI reached its limit of turns", Next: "ask for less at once, or raise model.maxSessionTurns in its settings"},
+	agent.TurnLimit:     {What: "Gemini CLI reached its limit of turns", Next: "ask for less at a time, or raise model.maxSessionTurns in its settings"},
 	agent.Stalled:       {What: "Gemini CLI stopped making progress", Next: "run `gemini` in a terminal to see whether it waits for a sign-in, then try again"},
-	agent.TooMuchOutput: {What: "Gemini CLI's output did not end", Next: "ask for less at once"},
+	agent.TooMuchOutput: {What: "Gemini CLI's output did not end", Next: "ask for less at a time"},
 	agent.Crashed:       {What: "Gemini CLI ended without a result", Next: "try again; if it happens again, run `gemini -p hello` in a terminal"},
 	agent.Failed:        {What: "Gemini CLI failed", Next: "run `gemini -p hello` in a terminal to see more"},
 }
