@@ -32,8 +32,8 @@ func TestStaleDirectoriesAreRemoved(t *testing.T) {
 	if err := os.Chtimes(young, time.Now(), time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	// A locked directory is in use, whatever its PID and age. The lock of a killed
-	// process is gone, so its directory is removed at once.
+	// A locked directory is in use, regardless of its PID and age. A killed process
+	// holds no lock, so its directory is removed immediately.
 	locked := func(name string) (string, *os.File) {
 		dir := filepath.Join(os.TempDir(), "pollux-test-"+name)
 		if err := os.MkdirAll(filepath.Join(dir, "worker-1", "home"), 0o700); err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// node runs a fake on Windows: it is the command stub under the name of the program that
-// runs agents there.
+// node runs a fake on Windows: it is the command stub, named like the program that runs
+// agents there.
 const node = "node.exe"
 
 // asNode returns the arguments of the stub, if this process is [node]: they are in the
@@ -56,8 +56,8 @@ IF EXIST "%dp0%\node.exe" (
 endLocal & goto #_undefined_# 2>NUL || title %COMSPEC% & "%_prog%"  "%dp0%\NAME.js" %*
 `
 
-// installFake makes a program that runs the stub with args, in the form in which npm
-// installs an agent.
+// installFake makes a program that runs the stub with args, as npm would install an
+// agent.
 func installFake(path, bin string, args ...string) error {
 	dir, name := filepath.Split(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -19,8 +19,8 @@ import (
 	"pollux/internal/sys/systest"
 )
 
-// A stranger is a program that listens on a socket like a companion. Its answer
-// contains environment variables that would run code in the agent.
+// A stranger listens on a socket like a companion. Its answer contains environment
+// variables that would run code in the agent.
 type stranger struct {
 	path string
 

@@ -199,7 +199,7 @@ func apply(ctx context.Context, streams IO, plan *install.Plan, question string,
 		if !isTerminal(streams.In) {
 			return false, errors.New("nothing was changed: use --yes to make the change without being asked")
 		}
-		// The end of the input counts as no.
+		// The end of the input means no.
 		if yes, _ := confirm(ctx, streams, question); !yes {
 			fmt.Fprintln(streams.Err, "pollux: nothing was changed")
 			return false, nil

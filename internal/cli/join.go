@@ -17,8 +17,7 @@ import (
 	"pollux/internal/sys/proc"
 )
 
-// joined is what `pollux run` calls itself while it uses the companion that another `pollux
-// run` has started.
+// joined is the client name of a `pollux run` that uses the companion of another one.
 const joined = "pollux run"
 
 // otherRun returns the socket of the companion that another `pollux run`, or `pollux ide

@@ -84,7 +84,7 @@ func (l *fileLog) WithGroup(name string) slog.Handler {
 	return &fileLog{Handler: l.Handler.WithGroup(name), path: l.path, level: l.level, warnings: l.warnings}
 }
 
-// report says where the warnings are, if there are any.
+// report says where to find warnings, unless there are none.
 func (l *fileLog) report(w io.Writer) {
 	if n := l.warnings.Load(); n > 0 {
 		fmt.Fprintf(w, "pollux: %s: see `pollux log`, or %s\n", termtext.Count(int(n), "warning"), termtext.Visible(l.path))

@@ -169,9 +169,9 @@ func selectionRange(path, text, anchor string, line, column int, unit string) (*
 	return &editor.Range{Start: start, End: end}, nil
 }
 
-// utf16Column converts a 1-based column in another unit to UTF-16 code units,
-// using the line on disk. If that line is shorter, because the buffer has
-// changes, each missing unit counts as one.
+// utf16Column converts a 1-based column in another unit to UTF-16 code units, using
+// the line on disk. If that line is shorter, because the buffer has changes, each
+// missing unit is one code unit.
 func utf16Column(path string, line, column int, unit string) (int, error) {
 	switch unit {
 	case "utf16":

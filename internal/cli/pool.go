@@ -73,8 +73,8 @@ func startPool(ctx context.Context, streams IO) error {
 	return nil
 }
 
-// servePool runs a pool until it ends by itself or is stopped. It reports on standard
-// output when bridges can connect, or for people on standard error.
+// servePool runs a pool until it is idle or stopped. It reports on standard output
+// when bridges can connect, or for people on standard error.
 func servePool(ctx context.Context, streams IO, logs *logFlags, reports bool) error {
 	log, err := logs.open(streams.Err)
 	if err != nil {

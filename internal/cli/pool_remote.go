@@ -33,8 +33,8 @@ func (f *poolFlags) away() bool {
 	return f.socket != "" || f.ssh != "" || f.via != "" || len(f.maps) > 0
 }
 
-// open returns a runner that asks the pool that the flags select. It does not connect
-// yet. Without that pool, requests fail: a process here would see other files, or use
+// open returns a runner for the pool selected by the flags. It does not connect yet.
+// Without that pool, requests fail: a process here would see other files, or use
 // another account.
 func (f *poolFlags) open(cfg bridge.Config) (agent.Runner, error) {
 	paths, err := f.check()

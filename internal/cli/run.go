@@ -153,8 +153,8 @@ If Gemini CLI's settings do not mention IDE mode, Pollux offers to turn it on.`,
 	return cmd
 }
 
-// namesAgent checks the arguments of `pollux run`, of which dash are before the argument --; -1
-// if there is none. Only the name of an agent needs no --.
+// namesAgent checks the arguments of `pollux run`. dash is how many come before the argument
+// --, or -1 without one. Only the name of an agent needs no --.
 func namesAgent(args []string, dash int) error {
 	if dash == 0 || len(args) == 0 || isAgent(args[0]) {
 		return nil
@@ -166,7 +166,7 @@ func namesAgent(args []string, dash int) error {
 		args[0], names(ide.Launches(), "or"), shell.EndOfFlags(), args[0])}
 }
 
-// isAgent reports whether a name is that of an agent that Pollux can start.
+// isAgent reports whether Pollux can start an agent with that name.
 func isAgent(name string) bool {
 	return slices.ContainsFunc(ide.Launches(), func(l ide.Launch) bool { return l.Name == name })
 }
@@ -335,7 +335,7 @@ func chooseAgent(ctx context.Context, streams IO, away bool) (ide.Launch, error)
 	}
 }
 
-// askEachTime is the value of run.agent that asks each time.
+// askEachTime is the value of run.agent for a question at each start.
 const askEachTime = "ask"
 
 // maxChoice bounds the size of the file with the user's choice, in bytes.
@@ -482,8 +482,8 @@ func runAgent(ctx context.Context, streams IO, c reached, s session) error {
 	return s.run(ctx, streams, c.Env)
 }
 
-// leaveInterruptToAgent returns a context for the time in which the agent owns
-// the terminal. An interrupt goes to the agent and does not end the context.
+// leaveInterruptToAgent returns a context for the time while the agent owns the
+// terminal. An interrupt goes to the agent and does not end the context.
 func leaveInterruptToAgent(ctx context.Context) (context.Context, func()) {
 	ctx, stop := untilTerminated(ctx)
 	undo := proc.LeaveInterruptToChild()

@@ -106,8 +106,8 @@ func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(ctx, proc.TerminationSignals...)
 }
 
-// untilTerminated is [untilSignal] for a terminal in which an interrupt is a key
-// of the program that runs there.
+// untilTerminated is [untilSignal] for a terminal whose program handles an
+// interrupt as a key.
 func untilTerminated(ctx context.Context) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGHUP)
 }

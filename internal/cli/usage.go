@@ -89,7 +89,7 @@ metrics to that OpenTelemetry collector.`,
 }
 
 // printUsage prints a table with a row for each day, agent and model, and below it
-// the kinds of errors, and the calls for which no agent was asked.
+// the kinds of errors, and the calls that reached no agent.
 func printUsage(w io.Writer, report usage.Report, days int) error {
 	if report.Total.Calls == 0 {
 		span := fmt.Sprintf("in the last %d days", days)

@@ -30,7 +30,7 @@ func (s style) onOtherServer(roots []string, path string) bool {
 }
 
 // share returns the server and the share of a path, or "" for a path on a drive. A device
-// counts as a share.
+// is treated as a share.
 func (s style) share(path string) string {
 	if !s.windows() {
 		return ""
@@ -148,8 +148,8 @@ func (s style) special(path string) string {
 	return ""
 }
 
-// device reports whether Windows takes a name for that of a device, whatever its
-// extension.
+// device reports whether Windows treats a name as the name of a device, regardless
+// of its extension.
 func device(name string) bool {
 	name, _, _ = strings.Cut(name, ".")
 	name = strings.ToUpper(strings.TrimRight(name, " "))

@@ -60,13 +60,12 @@ func quote(path string) string {
 const (
 	// endTimeout limits how long a command may run after its input or output has ended.
 	endTimeout = 2 * time.Second
-	// stopTimeout is the time between the signal that asks it to end and the one that
-	// kills it.
+	// stopTimeout is the time between asking the command to end and killing it.
 	stopTimeout = time.Second
 	// maxTail limits what is kept of its standard error, in bytes.
 	maxTail = 2000
-	// exitNotFound is the exit code with which shells report an unknown command; cmd ends
-	// with exitNotFoundCmd or, as PowerShell, with 1.
+	// exitNotFound is the exit code of shells for an unknown command; that of cmd is
+	// exitNotFoundCmd or, as in PowerShell, 1.
 	exitNotFound    = 127
 	exitNotFoundCmd = 9009
 )
@@ -81,7 +80,7 @@ type command struct {
 }
 
 // Start starts a command as a connection. Closing the connection ends a running command
-// at once. [NoAnswer] quotes its standard error.
+// immediately. [NoAnswer] quotes its standard error.
 func Start(cmd *exec.Cmd) (io.ReadWriteCloser, error) { return startCommand(cmd, nil, 0) }
 
 // startCommand starts a command. Its standard error goes to errs, unless that is nil.
@@ -159,8 +158,8 @@ func unknownCommand(code int, text string) bool {
 	return code == 1 && quotedName().MatchString(text) && !strings.Contains(text, "pollux: ")
 }
 
-// NoAnswer returns the error for users of a connection on which no program of the kind
-// what, such as "companion", has answered. err is the connection's error. It closes the
+// NoAnswer returns the error to show when no program of that kind, such as "companion",
+// has answered on a connection. err is the connection's error. It closes the
 // connection.
 func NoAnswer(ctx context.Context, conn io.ReadWriteCloser, what string, err error) error {
 	why := fmt.Sprintf("the program that answers is not a %s", what)

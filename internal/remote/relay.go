@@ -126,8 +126,8 @@ type message struct {
 	} `json:"params"`
 }
 
-// messages returns the messages on a line that have an id or name one: one, or a batch. A
-// field of another type than expected counts as empty.
+// messages returns the messages on a line that have an id or refer to one: a single
+// message, or a batch. A field of an unexpected type is treated as empty.
 func messages(line []byte) (all []message) {
 	if !bytes.Contains(line, []byte(`"id"`)) && !bytes.Contains(line, []byte(`"requestId"`)) {
 		return nil

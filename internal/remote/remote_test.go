@@ -182,7 +182,7 @@ func TestRelayWithoutPairs(t *testing.T) {
 	<-done
 }
 
-// shortDir returns a temporary directory in which the paths of sockets are not too long.
+// shortDir returns a temporary directory with a path short enough for sockets.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := disk.ShortTempDir("px")
@@ -193,8 +193,8 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-// A listener serves several agents at once, refuses other clients, and leaves nothing
-// behind.
+// A listener serves several agents at the same time, refuses other clients, and
+// leaves nothing behind.
 func TestListener(t *testing.T) {
 	dir := shortDir(t)
 	t.Setenv("POLLUX_RUNTIME_DIR", filepath.Join(dir, "run"))
@@ -294,7 +294,7 @@ func TestGreetQuotesTheCommand(t *testing.T) {
 	}
 }
 
-// A connection to a command that does not end by itself is closed at once.
+// Closing a connection to a command that keeps running takes no time.
 func TestCloseEndsACommand(t *testing.T) {
 	conn, err := Start(via(t, "password")())
 	if err != nil {

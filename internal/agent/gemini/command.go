@@ -72,9 +72,9 @@ func readOnlyCommand(l agent.Launch) (agent.Command, error) {
 }
 
 // writable returns the paths that the CLI must be able to change: the compile cache, and its
-// own directories. In change mode it has a home of its own, and of the user's only the
-// credentials, to which that one has links. writable creates the directories, which the CLI
-// could not.
+// own directories. In change mode it has its own home, with links to the user's credentials,
+// which are the only files of the user's home in the result. writable creates the
+// directories, because the CLI cannot.
 func writable(l agent.Launch, cache string) []string {
 	var dirs, credentials []string
 	if filepath.IsAbs(cache) {
@@ -150,11 +150,11 @@ func enforce(policy string) []string {
 	}
 }
 
-// privateHome creates a home directory for a CLI. It looks like the one of env, but
-// nothing is written back: settings and memory are copies. Credentials are
-// linked and not copied, because the CLI renews them in the user's own files.
-// Its tools may not write there. privateHome returns the names of the
-// credentials that cannot be linked.
+// privateHome creates a home directory for a CLI. It looks like the home in env,
+// but nothing is written back: settings and memory are copies. Credentials are
+// linked and not copied, because the CLI renews them in the user's own files. Its
+// tools may not write there. privateHome returns the names of the credentials that
+// cannot be linked.
 func privateHome(env agent.Env, home string) (unlinked []string, err error) {
 	theirs, ours := geminiHome(env), filepath.Join(home, ".gemini")
 	if err := os.MkdirAll(ours, 0o700); err != nil {
@@ -199,7 +199,7 @@ func geminiHome(env agent.Env) string {
 	return home
 }
 
-// ownDirs returns the directories to which the CLI writes, its own one first.
+// ownDirs returns the directories that the CLI writes to, its own first.
 func ownDirs(env agent.Env) []string {
 	dirs := []string{geminiHome(env)}
 	if home, err := env.HomeDir(); err == nil {

@@ -29,9 +29,9 @@ type diagnostic struct {
 	Code   string `json:"code,omitempty"`
 }
 
-// EncodeDiagnostics returns the answer of a tool that asks for problems. severities are the
-// agent's names by those of the editor protocol. name returns the URI of a path, and the
-// path if the agent wants it, too.
+// EncodeDiagnostics returns a tool's answer with problems. severities maps the editor
+// protocol's names to the agent's. name returns the URI of a path, and the path itself if
+// the agent wants it, too.
 func EncodeDiagnostics(
 	files []editor.FileDiagnostics, severities map[string]string, name func(path string) (uri, filePath string),
 ) ([]string, error) {
@@ -52,7 +52,7 @@ func EncodeDiagnostics(
 // FileScheme starts the URIs of files.
 const FileScheme = "file://"
 
-// PathOf returns the path in a URI in which nothing is escaped.
+// PathOf returns the path in a URI without escapes.
 func PathOf(uri string) (string, error) {
 	path, ok := strings.CutPrefix(uri, FileScheme)
 	if runtime.GOOS == "windows" {

@@ -16,7 +16,7 @@ import (
 // displayed.
 var ErrUndecided = errors.New("the user has not decided in the editor: ask in the terminal")
 
-// A review is a call that shows a change, about which the user has not decided.
+// A review is a call that shows a change and waits for the user's decision.
 type review struct {
 	call     *mcp.Call
 	proposal companion.Proposal
@@ -24,7 +24,7 @@ type review struct {
 	texts    func(companion.Outcome) []string
 }
 
-// answer answers the call. done is that of [companion.Session.Resolve]; it may be nil.
+// answer answers the call. done is as in [companion.Session.Resolve]; it may be nil.
 func (r *review) answer(o companion.Outcome, done func(error)) {
 	if o.Superseded || o.Failed {
 		r.call.Answer(nil, ErrUndecided, done)
@@ -33,7 +33,7 @@ func (r *review) answer(o companion.Outcome, done func(error)) {
 	}
 }
 
-// A Proposed is what an agent asks to show.
+// A Proposed is a change that an agent asks to show.
 type Proposed struct {
 	companion.Proposal
 	// Tab names the diff for the tools that close it.

@@ -133,17 +133,17 @@ type Feed struct {
 	work    chan func()   // of Do
 }
 
-// NewFeed returns a feed whose exported fields are those of f.
+// NewFeed returns a feed with the exported fields of f.
 func NewFeed(f Feed) *Feed {
 	f.wake, f.refresh = outbox.NewSignal(), outbox.NewSignal()
 	f.work = make(chan func())
 	return &f
 }
 
-// Changed announces that the context has changed. It returns at once.
+// Changed announces that the context has changed. It does not wait.
 func (f *Feed) Changed() { f.wake.Set() }
 
-// Refresh announces that the agent may have dropped the context. It returns at once.
+// Refresh announces that the agent may have dropped the context. It does not wait.
 func (f *Feed) Refresh() { f.refresh.Set() }
 
 // Do runs a function between two messages of the feed, and returns its error, or the

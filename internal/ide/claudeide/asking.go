@@ -38,8 +38,8 @@ func ClaudeAsking(s asking.Start) asking.Mode {
 	return asking.Mode{}
 }
 
-// PermissionMode returns the permission mode in which the settings let Claude Code start,
-// and the file that says so. Both are empty if no settings that count choose one. errs has
+// PermissionMode returns the permission mode in which Claude Code starts by its settings,
+// and the file that says so. Both are empty if no effective setting chooses one. errs has
 // a problem for each file that cannot be read.
 func PermissionMode(s asking.Start) (mode, from string, errs []error) {
 	home := s.Home("CLAUDE_CONFIG_DIR", ".claude")
@@ -93,7 +93,7 @@ func layers(home, dir string) []layer {
 // which may change one.
 const askPermission = `{"edit":"ask","bash":"ask"}`
 
-// envPermission has permissions as JSON, which opencode adds to those of its settings.
+// envPermission has permissions as JSON, which opencode adds to its settings.
 const envPermission = "OPENCODE_PERMISSION"
 
 // OpencodeAsking returns whether opencode asks before it changes a file. Unless its

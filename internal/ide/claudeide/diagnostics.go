@@ -16,14 +16,14 @@ import (
 // problems that are new. An answer with isError to the first call leaves the file out of
 // the comparison.
 
-// severities are the agent's names by those of the editor protocol.
+// severities maps the editor protocol's names to the agent's.
 var severities = map[string]string{
 	editor.SeverityError: "Error", editor.SeverityWarning: "Warning",
 	editor.SeverityInformation: "Info", editor.SeverityHint: "Hint",
 }
 
-// getDiagnostics returns the problems of a file as they are now, or those of all files once
-// the editors have checked what the agent has written.
+// getDiagnostics returns the current problems of a file, or those of all files after the
+// editors have checked what the agent has written.
 func (s *Session) getDiagnostics(ctx context.Context, c *mcp.Call) ([]string, error) {
 	var a struct {
 		URI string `json:"uri"`

@@ -67,7 +67,7 @@ func TestGetDiagnostics(t *testing.T) {
 }
 
 // The answer after a write waits for the editors' checks of all written files, at the same
-// time. Everything else is answered at once.
+// time. Everything else is answered immediately.
 func TestGetDiagnosticsAfterWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t)

@@ -69,7 +69,7 @@ func (e endpoint) place(t *testing.T, path string) {
 	}
 }
 
-// freePort returns a port on which nothing listens.
+// freePort returns an unused port.
 func freePort(t *testing.T) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -230,7 +230,7 @@ func TestEndpointFile(t *testing.T) {
 	if token(New(elsewhere)) == "chosen" {
 		t.Error("two folders share a token")
 	}
-	// Others can write to the directory, so anybody can have chosen the token.
+	// Others can write to the directory, so another user may have chosen the token.
 	if err := systest.Share(cfg.State); err != nil {
 		t.Fatal(err)
 	}

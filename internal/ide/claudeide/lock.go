@@ -19,11 +19,11 @@ import (
 // A Lock is a lock file, which leads agents to a server. Its name is PORT.lock.
 // Fields that the agents do not know have no effect on them.
 type Lock struct {
-	// PID is the process that serves. An agent that starts deletes the lock of a
-	// process that does not run. Without a PID, the agent tries the port.
+	// PID is the server's process. At its start, an agent deletes the lock of a
+	// process that is not running. Without a PID, the agent tries the port.
 	PID int `json:"pid,omitempty"`
 	// WorkspaceFolders are real paths: the agent resolves its own folder, but not
-	// these. It connects by itself if its folder is one of them, or below one.
+	// these. It connects automatically if its folder is one of them, or below one.
 	WorkspaceFolders []string `json:"workspaceFolders"`
 	IDEName          string   `json:"ideName"`
 	Transport        string   `json:"transport"`
@@ -36,8 +36,8 @@ type Lock struct {
 const transport = "ws"
 
 // Dir returns the directory of the lock files. Claude Code also reads the one in
-// $CLAUDE_CONFIG_DIR, but opencode does not, and Claude Code reads this one
-// whatever the variable says.
+// $CLAUDE_CONFIG_DIR, but opencode does not, and Claude Code reads this one even if
+// the variable is set.
 func Dir() (string, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -151,8 +151,8 @@ func prune(dir string) {
 	}
 }
 
-// rival returns the live lock of another program to which a companion's lock must
-// yield. Of two companions, the one that started first keeps its folders.
+// rival returns another program's live lock, if a companion's lock must yield to
+// it. Of two companions, the one that started first keeps its folders.
 func rival(dir string, port int, own Lock) (Found, bool) {
 	for _, f := range Find(dir) {
 		if f.Port == port || !f.overlaps(own.WorkspaceFolders) || !f.Live() {

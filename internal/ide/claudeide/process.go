@@ -31,8 +31,8 @@ func (s *Session) locate() {
 	s.located(pid, dir)
 }
 
-// claim takes the process that the agent says it is, on a system that cannot tell. An
-// agent in a container has a number of its own.
+// claim takes the agent's word for its process, on a system that does not know. In a
+// container, an agent's process has another number.
 func (s *Session) claim(params json.RawMessage) {
 	var p struct {
 		PID int `json:"pid"`

@@ -53,13 +53,13 @@ func (s Search) Locks() (locks []Found) {
 	return locks
 }
 
-// Port returns the port in [EnvPort], 0 if there is none.
+// Port returns the port in [EnvPort], or 0.
 func (s Search) Port() int {
 	port, _ := strconv.Atoi(s.Getenv(EnvPort))
 	return port
 }
 
-// Claude returns the locks to which Claude Code would connect by itself. It connects
+// Claude returns the locks that Claude Code would connect to automatically. It connects
 // only if there is exactly one: the live one with the port in the variable, or the live
 // one that covers the folder.
 func (s Search) Claude() (matches []Found) {
@@ -144,7 +144,7 @@ func (l Lock) WebSocket() bool { return l.Transport == transport }
 // starts deletes the lock.
 func (f Found) Gone() bool { return f.PID != 0 && !f.Live() }
 
-// dialTimeout is the time in which a port of this machine must answer.
+// dialTimeout is how long a port of this machine may take to answer.
 const dialTimeout = 500 * time.Millisecond
 
 // Listens reports whether something accepts connections on the lock's port.
@@ -197,8 +197,8 @@ func (f Found) Probe(ctx context.Context, host string) error {
 	return ErrNotMCP
 }
 
-// InIDETerminal reports whether Claude Code takes its terminal for one of VS Code or
-// JetBrains. It then connects by itself, but only to a process above it.
+// InIDETerminal reports whether Claude Code believes that its terminal belongs to VS
+// Code or JetBrains. It then connects automatically, but only to a process above it.
 func (s Search) InIDETerminal() bool {
 	askpass := strings.ToLower(s.Getenv("VSCODE_GIT_ASKPASS_MAIN"))
 	asksFor := func(name string) bool { return strings.Contains(askpass, name) }

@@ -82,12 +82,13 @@ type Config struct {
 var EnvNames = []string{EnvAutoConnect, envServerPort}
 
 const (
-	// EnvAutoConnect makes Claude Code connect by itself, or keeps it from that.
+	// EnvAutoConnect makes Claude Code connect automatically, or keeps it from
+	// doing so.
 	EnvAutoConnect = "CLAUDE_CODE_AUTO_CONNECT_IDE"
 	// envServerPort has the server's port for `pollux run`, under a name that no
 	// agent reads: editors set it in their terminals.
 	envServerPort = "POLLUX_CLAUDE_PORT"
-	// EnvPort leads Claude Code to one server, whatever its folders are.
+	// EnvPort leads Claude Code to one server, regardless of the server's folders.
 	EnvPort = "CLAUDE_CODE_SSE_PORT"
 	// EnvOpencodePort is another name of [EnvPort], for opencode.
 	EnvOpencodePort = "OPENCODE_EDITOR_SSE_PORT"
@@ -102,8 +103,8 @@ const (
 // A Server is a companion's server for Claude Code and opencode. It listens from
 // [New] on; connections are served once [Server.Serve] runs.
 //
-// Lock order: that of the lockfile.File, the companion's lock, Server.mu, Session.mu. The last
-// two are not held while a method of the Backend runs, nor during I/O.
+// Lock order: the lock of lockfile.File, the companion's lock, Server.mu, Session.mu. The last
+// two are held neither while a method of the Backend runs nor during I/O.
 type Server struct {
 	cfg      Config
 	http     *gate.Server
@@ -158,8 +159,8 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// An endpoint is what an agent keeps of a server: it tries to come back to it for
-// about 17 s.
+// An endpoint is what an agent remembers of a server: it tries to reconnect to it
+// for about 17 s.
 //
 // A file keeps it while an agent is connected, so that the agent can come back after a
 // crash. Before the next server listens, another user can listen on the port, and receive
@@ -219,8 +220,8 @@ func (s *Server) keep() {
 	}
 }
 
-// touch writes the endpoint, or sets the time of its file. It leaves the file of another
-// server for the same roots alone, if that runs or was killed a moment ago.
+// touch writes the endpoint, or sets the time of its file. It does not touch the file of
+// another server for the same roots that is running or was killed a moment ago.
 func (s *Server) touch() {
 	last, err := readEndpoint(s.state)
 	own := err == nil && last.Token == s.token
@@ -371,8 +372,8 @@ func (s *Server) SetRoots(roots []string) error {
 	return nil
 }
 
-// AddEnv adds the variable with which Claude Code connects without being asked to,
-// and the one for [ClaudeEnv].
+// AddEnv adds the variable that makes Claude Code connect automatically, and the
+// one for [ClaudeEnv].
 func (s *Server) AddEnv(env map[string]string) {
 	env[EnvAutoConnect] = "true"
 	env[envServerPort] = strconv.Itoa(s.port)
@@ -439,7 +440,7 @@ func (s *Server) lock(folders []string) any {
 	return lock
 }
 
-// setRival sets the program to which Claude Code connects instead, and whether it is a
+// setRival sets the program that Claude Code connects to instead, and whether it is a
 // companion of Pollux. It reports whether the program has changed.
 func (s *Server) setRival(name string, companion bool) bool {
 	s.mu.Lock()

@@ -548,7 +548,7 @@ func TestTooManySessions(t *testing.T) {
 	})
 }
 
-// Close has a bound, whatever the agents do.
+// Close ends in time, no matter what the agents do.
 func TestClose(t *testing.T) {
 	for name, tt := range map[string]func(t *testing.T, f *fixture){
 		"nobody": func(*testing.T, *fixture) {},

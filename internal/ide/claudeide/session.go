@@ -49,8 +49,8 @@ func (s *Server) newSession(r *http.Request) (session *Session, err error) {
 	return session, err
 }
 
-// received handles the notification with which an agent names its process. tools/list is among
-// the last messages with which an agent connects.
+// received handles the notification that names an agent's process. An agent sends tools/list
+// among its last messages while it connects.
 func (s *Session) received(method string, params json.RawMessage) {
 	switch method {
 	case "ide_connected":
@@ -75,7 +75,7 @@ func (s *Session) serve(conn mcp.Conn) {
 	s.checks.end(s.Ctx, s.server.cfg.OnPanic)
 }
 
-// placeholder is the version that opencode sends instead of its own.
+// placeholder is what opencode sends instead of its version.
 const placeholder = "0.0.0"
 
 // Client implements [companion.Session].

@@ -104,7 +104,7 @@ func TestOddMessages(t *testing.T) {
 			a.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 		}
 		a.session = receive(t, f.backend.joined)
-		// A notification cannot call a tool: nobody could receive the answer.
+		// A notification cannot call a tool: it has no answer.
 		a.send(`{"jsonrpc":"2.0","method":"tools/call","params":{"name":"openDiff","arguments":` +
 			`{"new_file_path":"/project/a","new_file_contents":"a","tab_name":"t"}}}`)
 		a.want(a.call(toolCloseAll, "{}"), "CLOSED_0_DIFF_TABS")
@@ -181,7 +181,7 @@ func TestOpenDiffFails(t *testing.T) {
 	})
 }
 
-// Text that cannot go through an editor is marked, whatever escapes the message has.
+// Text that cannot go through an editor is marked, even if the message escapes it.
 func TestBinary(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t)

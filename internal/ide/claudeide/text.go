@@ -9,9 +9,9 @@ import (
 const bom = "\uFEFF"
 
 // textRules are Claude Code's rules for the text of a file. Its proposals have LF line
-// endings, whatever the file has. It writes CRLF if the model edited a part of the
-// file, but not if the model wrote all of it; which one it was, a proposal does not
-// say. A byte order mark stays: the agent restores it.
+// endings, even for a file with CRLF. It writes CRLF if the model edited a part of the
+// file, but not if the model wrote all of it; a proposal does not say which. A byte
+// order mark stays: the agent restores it.
 type textRules struct{ companion.LFRules }
 
 // Refuses implements [companion.TextRules]. The agent takes an accept of the text that

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// dialTimeout is the time in which a server of this machine must accept.
+	// dialTimeout is how long a server of this machine may take to accept.
 	dialTimeout = 500 * time.Millisecond
 	// probeInterval is the interval between connections to a server that was there
 	// the last time.
@@ -70,7 +70,7 @@ func Home() (string, error) {
 	return filepath.Join(home, ".codex"), err
 }
 
-// wanted reports whether somebody here uses Codex CLI.
+// wanted reports whether the user has Codex CLI.
 func wanted() bool {
 	if home, err := Home(); err == nil {
 		if _, err := os.Stat(home); err == nil {
@@ -95,8 +95,8 @@ var (
 	errForeign = errors.New("is not a socket of yours: remove it")
 )
 
-// newClaim listens on a socket. It replaces a socket of the user that nobody serves,
-// and nothing else.
+// newClaim listens on a socket. It replaces an abandoned socket of the user, and
+// nothing else.
 func newClaim(path string) (*claim, error) {
 	if sock.IsPipe(path) {
 		return newPipeClaim(path)
@@ -222,7 +222,8 @@ func (p *probe) dial() {
 	p.pid, p.live = peer.PID, true
 }
 
-// Dial connects to a socket or to a pipe. A server of this machine accepts at once.
+// Dial connects to a socket or to a pipe. A server of this machine accepts
+// immediately.
 func Dial(path string) (net.Conn, error) {
 	if !sock.IsPipe(path) {
 		return net.DialTimeout("unix", path, dialTimeout)

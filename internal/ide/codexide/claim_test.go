@@ -18,8 +18,7 @@ import (
 	"pollux/internal/sys/systest"
 )
 
-// A program is another one than Pollux that serves the agents. It sends its name on each
-// connection.
+// A program other than Pollux serves the agents. It sends its name on each connection.
 type program struct {
 	t        *testing.T
 	path     string
@@ -214,7 +213,8 @@ func waitNote(t *testing.T, s *Server, text string) {
 	t.Fatalf("the note is %q, want %q", s.Note(), text)
 }
 
-// The server leaves the socket to whoever has it, and takes it when it is free.
+// The server leaves the socket to a program that has it, and takes it when it is
+// free.
 func TestOwner(t *testing.T) {
 	m := newMachine(t)
 	dir := project(t, "a.txt")
@@ -224,7 +224,8 @@ func TestOwner(t *testing.T) {
 	theirs.mustServe()
 	theirs.listener.Close() // its socket stays, as if it were killed
 	if !sock.IsPipe(m.socket) {
-		// The server looks again at once only if the process has ended or the socket is new.
+		// The server looks again immediately only if the process has ended or the socket is
+		// new.
 		if err := os.Chtimes(m.socket, time.Now(), time.Now()); err != nil {
 			t.Fatal(err)
 		}

@@ -248,9 +248,9 @@ func project(t *testing.T, names ...string) string {
 	return dir
 }
 
-// Codex CLI 0.169 asks at once, on a connection for each prompt. Older releases
-// initialize first, and some ask again on the same connection.
-// doctor asks as the agent does, but is not one.
+// Codex CLI 0.169 sends its question first, on a connection for each prompt. Older
+// releases initialize first, and some ask again on the same connection. doctor asks
+// as the agent does, but is not one.
 func TestAsk(t *testing.T) {
 	m := newMachine(t)
 	dir := project(t, "a.txt")
@@ -431,7 +431,7 @@ func (b *slowBackend) Context() companion.Context {
 }
 
 // The companion with the most specific workspace answers; of two with the same one, the
-// one in which the user was later.
+// most recently used.
 func TestSiblings(t *testing.T) {
 	m := newMachine(t)
 	outer := project(t, "outer")

@@ -115,7 +115,8 @@ type contextResult struct {
 	IDEContext ideContext `json:"ideContext"`
 }
 
-// An ideContext is what the user has open. Without an active file, ActiveFile is nil.
+// An ideContext describes what the user has open. Without an active file, ActiveFile
+// is nil.
 type ideContext struct {
 	ActiveFile *activeFile `json:"activeFile,omitempty"`
 	OpenTabs   []tab       `json:"openTabs"`

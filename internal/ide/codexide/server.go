@@ -58,10 +58,9 @@ const (
 	// checkInterval is the interval at which the server looks after its socket and
 	// its sessions.
 	checkInterval = time.Second
-	// stepBackDelay is how long the server leaves the socket to another program that
-	// asks for it.
+	// stepBackDelay is how long the server leaves the socket to another program.
 	stepBackDelay = 30 * time.Second
-	// requestTimeout is the time in which an agent gives up.
+	// requestTimeout is how long an agent waits.
 	requestTimeout = 5 * time.Second
 	// maxConns limits the idle connections, and also the requests that the server answers
 	// at the same time. It is far above what a person runs. An older agent keeps its
@@ -308,7 +307,7 @@ func (s *Server) ownerLocked() (note string, live bool) {
 }
 
 // stepBack leaves the socket to another program for a while. The program may look for a
-// free path, or remove a socket that nobody serves.
+// free path, or remove an abandoned socket.
 func (s *Server) stepBack() {
 	s.claiming.Lock()
 	defer s.claiming.Unlock()
@@ -321,12 +320,12 @@ func (s *Server) stepBack() {
 	s.check.Set()
 }
 
-// errSteppedBack ends a connection for which the server has stepped back.
+// errSteppedBack ends a connection after [Server.stepBack].
 var errSteppedBack = errors.New("the server has stepped back")
 
 // serveConn serves an agent on the socket. It refuses other users. It reports whether the
-// other side is a program for which the server has stepped back. If too many connections
-// are idle, it closes the oldest one; it never closes one whose request it is answering.
+// server has stepped back for the program at the other end. If too many connections are
+// idle, it closes the oldest one; it never closes one whose request it is answering.
 func (s *Server) serveConn(conn net.Conn) (steppedBack bool) {
 	defer s.onPanic()
 	peer, ok := sock.PeerOf(conn)

@@ -11,8 +11,8 @@ import (
 	"pollux/internal/sys/sock"
 )
 
-// idleTTL is the time after its last request for which a process counts as connected, if
-// nobody can say when it ends.
+// idleTTL is how long a process counts as connected after its last request, if the
+// system cannot say when it ends.
 const idleTTL = 10 * time.Minute
 
 // A Session is one process of Codex CLI that has asked for the context. It implements

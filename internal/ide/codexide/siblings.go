@@ -23,7 +23,7 @@ const (
 	// candidateTimeout limits the search for the right companion. Some releases of
 	// Codex CLI wait for no more than 500 ms.
 	candidateTimeout = 300 * time.Millisecond
-	// siblingTimeout is the time in which another companion must return its context.
+	// siblingTimeout is how long another companion may take to return its context.
 	siblingTimeout = 3 * time.Second
 )
 
@@ -69,7 +69,7 @@ func ownerOf(socket string) (pid int) {
 }
 
 // isSibling reports whether a process is one of the user's other companions. An unknown
-// process is, if there is any.
+// process is one if there are any.
 func (s *Server) isSibling(pid int) bool {
 	return slices.ContainsFunc(s.cfg.Siblings(), func(socket string) bool { return pid == 0 || ownerOf(socket) == pid })
 }

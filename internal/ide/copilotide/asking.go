@@ -9,7 +9,7 @@ import (
 	"pollux/internal/paths"
 )
 
-// allowing are the options with which Copilot CLI writes each change without a review.
+// allowing are the options that make Copilot CLI write each change without a review.
 var allowing = []string{"--allow-all-tools", "--allow-all", "--yolo"}
 
 // Asking returns whether Copilot CLI asks before it changes a file. It does, unless its

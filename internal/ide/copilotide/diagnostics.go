@@ -9,7 +9,7 @@ import (
 	"pollux/internal/ide/mcp"
 )
 
-// severities are the agent's names by those of the editor protocol.
+// severities maps the editor protocol's names to the agent's.
 var severities = map[string]string{
 	editor.SeverityError: "error", editor.SeverityWarning: "warning",
 	editor.SeverityInformation: "information", editor.SeverityHint: "hint",

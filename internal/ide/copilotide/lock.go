@@ -18,16 +18,16 @@ type Lock struct {
 	// pipe, with "pipe".
 	SocketPath string `json:"socketPath"`
 	Scheme     string `json:"scheme"`
-	// Headers are those of each request.
+	// Headers are sent with each request.
 	Headers map[string]string `json:"headers"`
-	// PID is the process that serves. The agent skips the lock of a process that does
-	// not run.
+	// PID is the server's process. The agent skips the lock of a process that is not
+	// running.
 	PID     int    `json:"pid"`
 	IDEName string `json:"ideName"`
 	// Timestamp is in milliseconds since the Unix epoch.
 	Timestamp int64 `json:"timestamp"`
-	// WorkspaceFolders are real paths. The agent connects by itself only if its folder
-	// is one of them.
+	// WorkspaceFolders are real paths. The agent connects automatically only if its
+	// folder is one of them.
 	WorkspaceFolders []string `json:"workspaceFolders"`
 	// IsTrusted makes the agent trust its folder without a question. So it is set only
 	// if the user has told the editor that the folder is trusted.

@@ -62,7 +62,7 @@ const (
 // A Server is a companion's server for Copilot CLI. It listens from [New] on; requests
 // are answered once [Server.Serve] runs.
 //
-// Lock order: that of the lockfile.File, then the companion's lock.
+// Lock order: the lock of lockfile.File, then the companion's lock.
 type Server struct {
 	cfg      Config
 	http     *gate.Server

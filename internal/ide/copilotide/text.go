@@ -5,9 +5,9 @@ import "pollux/internal/companion"
 // readOnly says why the user cannot edit a proposal.
 const readOnly = "Copilot CLI ignores edits: accept or reject the whole change"
 
-// textRules are Copilot CLI's rules for the text of a file. Its proposals are what it
-// writes, byte for byte: line endings, a byte order mark, and no final newline if the file
-// has none. But on Windows it proposes a new file with LF and writes it with CRLF.
+// textRules are Copilot CLI's rules for the text of a file. It writes its proposals byte
+// for byte: line endings, a byte order mark, and no final newline if the file has none.
+// But on Windows it proposes a new file with LF and writes it with CRLF.
 type textRules struct{ companion.LFRules }
 
 // Shown implements [companion.TextRules].

@@ -65,7 +65,7 @@ func (s *Session) tools() []mcp.Tool {
 	}
 }
 
-// openDiff shows a proposal. The agent writes its own text, whatever the answer holds.
+// openDiff shows a proposal. The agent writes its own text, regardless of the answer.
 func (s *Session) openDiff(ctx context.Context, c *mcp.Call) ([]string, error) {
 	p, err := blocking.ParseProposed(c.Args, "original_file_path")
 	if err != nil {

@@ -82,7 +82,7 @@ func TestContextThatTheCLISeesAsTheSame(t *testing.T) {
 		if got := st.next(); !strings.Contains(got, "/last") {
 			t.Errorf("a context that the CLI sees as the same was sent: %.200s", got)
 		}
-		// A new stream carries the context, whatever the last one carried.
+		// A new stream carries the context, even if the last one carried the same.
 		st.end()
 		synctest.Wait()
 		if got := c.listen().next(); !strings.Contains(got, "/last") {

@@ -241,7 +241,7 @@ func (e Endpoint) Env() map[string]string {
 		}
 	}
 	if inContainer() {
-		// Otherwise Gemini CLI dials host.docker.internal, where nobody listens.
+		// Otherwise Gemini CLI dials host.docker.internal, where nothing listens.
 		env["REMOTE_CONTAINERS"] = "true"
 	}
 	return env
@@ -288,8 +288,8 @@ type Publication struct {
 	endpoint Endpoint // as published
 }
 
-// Publish removes stale files and writes those of the endpoint. After an error
-// it leaves nothing behind. It ignores errors with the files of other programs than
+// Publish removes stale files and writes the endpoint's files. After an error it
+// leaves nothing behind. It ignores errors with files for programs other than
 // Gemini CLI, which most users do not need.
 func Publish(e Endpoint) (*Publication, error) {
 	if len(e.PIDs) == 0 || e.Port <= 0 && len(e.Stdio) == 0 {
@@ -468,7 +468,7 @@ func (p *Publication) Remove() {
 }
 
 // dialTimeout bounds a dial to the loopback address, where both a listener and a
-// dead port answer at once.
+// dead port answer immediately.
 const dialTimeout = 500 * time.Millisecond
 
 // Prune removes the files that [Stale] returns.

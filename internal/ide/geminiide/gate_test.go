@@ -127,8 +127,8 @@ func TestSlowStrangersDoNotKeepTheCLIOut(t *testing.T) {
 	cli.Close()
 }
 
-// A refused request gets its answer at once and its connection ends, whether or
-// not the body that it promised comes.
+// A refused request gets its answer immediately and its connection ends, even if
+// the announced body never arrives.
 func TestRefusedRequestsAreNotHeld(t *testing.T) {
 	s := start(t, newBackend(), nil)
 	for name, request := range map[string]string{

@@ -73,8 +73,8 @@ const RootsCapability = "pollux/roots"
 const Realm = `Bearer realm="pollux"`
 
 // OpenDiffRequest holds the arguments of the openDiff tool. The real CLI sends
-// FilePath with symlinks resolved, and NewContent with LF line endings, whatever
-// the file has; it restores CRLF itself when it writes.
+// FilePath with symlinks resolved, and NewContent with LF line endings, even for a
+// file with CRLF; it restores CRLF itself when it writes.
 type OpenDiffRequest struct {
 	FilePath   string `json:"filePath"`
 	NewContent string `json:"newContent"`
@@ -134,7 +134,7 @@ type DiscoveryFile struct {
 	// Pollux is the process that wrote the file. A later start uses it to
 	// recognize a stale file. The CLIs ignore it.
 	Pollux int `json:"polluxPid,omitempty"`
-	// Namespace identifies the container, or the host, in which that process and
-	// the port are visible. A container and its host may share the directory.
+	// Namespace identifies the container, or the host, where that process and the
+	// port are visible. A container and its host may share the directory.
 	Namespace string `json:"polluxNamespace,omitempty"`
 }

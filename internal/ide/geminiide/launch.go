@@ -17,7 +17,7 @@ const (
 // again, for instance when the user has decided to trust the folder.
 const GeminiRestartCode = 199
 
-// LaunchEnv returns the variables with which Pollux starts Gemini CLI or Qwen Code.
+// LaunchEnv returns the variables that Pollux sets for Gemini CLI or Qwen Code.
 //
 // Gemini CLI's launcher is a second process. It ignores the signals that end a
 // terminal's programs. Without the launcher, the CLI cannot outlive Pollux.

@@ -64,8 +64,8 @@ type Candidate struct {
 	Inside bool
 	// Own reports whether it is a regular file, not a link, of the user.
 	Own bool
-	// Direct reports whether its name has no port, as with early companions. Such
-	// a file wins whatever its workspace.
+	// Direct reports whether its name has no port, as with early companions. Such a
+	// file wins regardless of its workspace.
 	Direct bool
 }
 

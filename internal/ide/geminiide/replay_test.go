@@ -97,7 +97,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// A name without a port wins whatever its workspace.
+// A name without a port wins regardless of its workspace.
 func TestReplayDirect(t *testing.T) {
 	tmp := t.TempDir()
 	dir := filepath.Join(tmp, "gemini", "ide")

@@ -131,7 +131,7 @@ func New(cfg Config) (*Server, error) {
 	s.endpoint.KeepAlive, s.endpoint.MaxBody = cfg.KeepAliveInterval, cfg.MaxBody
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", cfg.Port))
 	if err != nil && cfg.Port != 0 {
-		// CLIs that reconnect send the old token to whatever has the old port.
+		// CLIs that reconnect send the old token to any program on the old port.
 		s.cfg.Token = rand.Text()
 		l, err = net.Listen("tcp", "127.0.0.1:0")
 	}

@@ -152,7 +152,7 @@ func dial(t *testing.T, s *Server) *cl {
 	return &cl{t: t, base: fmt.Sprintf("http://127.0.0.1:%d", s.port), http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
 }
 
-// inBubble runs a test with a server and a client of it, in which [synctest.Wait] waits until the
+// inBubble runs a test with a server and its client. In it, [synctest.Wait] waits until the
 // server has noticed everything.
 func inBubble(t *testing.T, change func(*Config), test func(t *testing.T, b *backend, s *Server, c *cl)) {
 	t.Helper()
@@ -442,8 +442,8 @@ func FuzzParseOpenDiff(f *testing.F) {
 	})
 }
 
-// A stream starts with the context, even after a reconnect, and an update that
-// follows at once is not lost.
+// A stream starts with the context, even after a reconnect, and an update right
+// after it is not lost.
 func TestContextGoesOutAsSoonAsAStreamOpens(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, b *backend, s *Server, c *cl) {
 		for range 3 {
@@ -630,8 +630,8 @@ func TestKeepAliveComments(t *testing.T) {
 	}
 }
 
-// A client that does not read blocks nobody, keeps only the latest context, and
-// does not delay Close.
+// A client that does not read blocks no other client, keeps only the latest
+// context, and does not delay Close.
 func TestSlowReader(t *testing.T) {
 	b := newBackend()
 	s := start(t, b, nil)

@@ -30,7 +30,7 @@ const (
 	CheckInterval = time.Second
 )
 
-// A Mark tells a companion's lock from those of other programs.
+// A Mark distinguishes a companion's lock from the locks of other programs.
 type Mark struct {
 	// Since is when the companion started, in milliseconds since the Unix epoch.
 	Since int64 `json:"since"`
@@ -48,8 +48,8 @@ func Here() string {
 	return strings.TrimSpace(host + " " + proc.Namespace())
 }
 
-// Stale reports whether the mark is that of a companion which was killed here. pid is
-// the companion's process.
+// Stale reports whether the mark belongs to a companion that was killed on this
+// machine. pid is the companion's process.
 func (m *Mark) Stale(pid int) bool { return m != nil && m.Host == Here() && !proc.Alive(pid) }
 
 // folders returns the real paths of roots: the agents resolve their own folder, but not
@@ -163,7 +163,7 @@ func (f *File) holdsLocked(data []byte) bool {
 	return err == nil && bytes.Equal(now, data)
 }
 
-// Wanted reports whether somebody here uses an agent with a lock directory: the
+// Wanted reports whether the user has an agent with a lock directory: the
 // directory's parent exists, or one of the agents' commands does.
 func Wanted(dir string, lookPath func(string) (string, error), commands ...string) bool {
 	if _, err := os.Stat(filepath.Dir(dir)); err == nil {

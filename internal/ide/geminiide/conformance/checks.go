@@ -23,8 +23,8 @@ import (
 	"pollux/internal/sys/proc"
 )
 
-// checks are in the order in which they run: those that others depend on first,
-// and those that end the companion last.
+// checks run in this order: first what others depend on, last what ends the
+// companion.
 var checks = slices.Concat(discoveryChecks, transportChecks, contextChecks, diffChecks, lifecycleChecks)
 
 var fileName = lazy.Regexp(`^gemini-ide-server-(\d+)-(\d+)\.json$`)

@@ -104,7 +104,7 @@ type Config struct {
 	Slow bool
 	// Errors receives the companion's standard error.
 	Errors io.Writer
-	// Emit is called with each result at once; may be nil.
+	// Emit is called with each result as soon as it is known; may be nil.
 	Emit func(Result)
 
 	timeouts *timeouts // usualTimeouts if nil
@@ -317,7 +317,7 @@ func (r *run) discover() error {
 	}
 }
 
-// can returns a skip for an action that nobody can do.
+// can returns a skip for an action that neither a command nor a person can do.
 func (r *run) can(a Action) error {
 	if _, ok := r.cfg.Actions[a]; !ok && r.cfg.Ask == nil {
 		return skip(fmt.Sprintf("needs --%s COMMAND, or --interactive", a))

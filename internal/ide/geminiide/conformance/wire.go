@@ -125,8 +125,8 @@ func (r *run) listen(c *client.CLI) error {
 	return nil
 }
 
-// pause closes the stream of a session. A companion that has not noticed it yet may send
-// an outcome to nobody.
+// pause closes the stream of a session. A companion that has not noticed this yet may
+// lose an outcome.
 func (r *run) pause(c *client.CLI) {
 	c.Pause()
 	select {
