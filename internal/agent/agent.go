@@ -67,8 +67,8 @@ type Request struct {
 type Turn struct {
 	// Caller names who asks. Callers that wait take turns.
 	Caller string
-	// Limit is how many requests may run at once; 0 is any number. If requests differ,
-	// the lowest limit applies.
+	// Limit is how many requests may run at the same time; 0 means no limit. If
+	// requests differ, the lowest limit applies.
 	Limit int
 	// Timeout is how long the request may wait; 0 is as long as its context.
 	Timeout time.Duration

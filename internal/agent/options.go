@@ -23,7 +23,7 @@ type Options struct {
 
 // Limits limits the warm processes of a runner.
 type Limits struct {
-	// Processes is how many processes may run at once. The default is 3. A
+	// Processes is how many processes may run at the same time. The default is 3. A
 	// replacement counts only after the process that it replaces has ended.
 	Processes int
 	// IdleTimeout is how long a process without requests keeps running. The

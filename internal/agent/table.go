@@ -24,8 +24,7 @@ type Agent struct {
 	// Provider is the name of the model's provider in the semantic conventions of
 	// OpenTelemetry (gen_ai.provider.name).
 	Provider string
-	// Clients are the prefixes of the names with which the agent introduces itself as an
-	// MCP client.
+	// Clients are the prefixes of the agent's names as an MCP client.
 	Clients []string
 	// Command is the program, a name on the PATH. CommandVar is the environment
 	// variable that overrides it. VarPrefix is the prefix of the bridge's other

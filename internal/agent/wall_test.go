@@ -56,7 +56,7 @@ func TestWall(t *testing.T) {
 			t.Errorf("%+v: %q in %s, %q, %q", tt.wall, cmd.Args, cmd.Dir, cmd.Path, cmd.Env)
 		}
 
-		// An agent with a sandbox of its own starts without the wall, unless one is required.
+		// An agent with its own sandbox starts without the wall, unless one is required.
 		sandboxed := *row
 		sandboxed.Sandboxed = true
 		cmd, err = tt.wall.Cmd(&sandboxed, c, Program{Argv: []string{program, "x"}}, Launch{Dir: dir})

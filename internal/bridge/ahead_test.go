@@ -91,7 +91,8 @@ func TestFirstCallStartsTheAgent(t *testing.T) {
 	}
 }
 
-// A bridge whose questions get a process each starts none ahead, whatever its settings say.
+// A bridge whose questions get a process each starts none ahead, regardless of its
+// settings.
 func TestSpawnedStartsNothing(t *testing.T) {
 	for kind, want := range map[string]int{agent.Spawned: 0, agent.Warmed: 1} {
 		runner := newStarter()

@@ -12,9 +12,9 @@ import (
 	"pollux/internal/agent/gemini/fakecli"
 )
 
-// A prompt that started with a byte order mark and "/init" ran that command of
-// the agent. No tool may pass on a prompt that the agent runs as a command,
-// whatever the prompt starts with, even if a template puts nothing before it.
+// A prompt that started with a byte order mark and "/init" ran that command of the
+// agent. No tool may pass on a prompt that the agent runs as a command, regardless
+// of the start of the prompt, even if a template puts nothing before it.
 func TestNoToolRunsACommand(t *testing.T) {
 	templates := t.TempDir()
 	for name, text := range map[string]string{

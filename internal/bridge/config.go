@@ -29,7 +29,7 @@ type Config struct {
 	// Prefer is the name of the agent for calls that name none. If it is empty, the
 	// bridge chooses.
 	Prefer string
-	// MaxConcurrent is how many calls run at once, from 1 to 64.
+	// MaxConcurrent is how many calls run at the same time, from 1 to 64.
 	MaxConcurrent int
 	// StartInterval is the minimum time between two starts of the agent. A random
 	// time of up to StartJitter is added to it.

@@ -262,7 +262,7 @@ func (s *Server) startJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.C
 	return r, nil
 }
 
-// checkArguments returns the error of a tool's call that fails whatever the agent does.
+// checkArguments returns the error of a call whose arguments are not valid.
 func (b *Bridge) checkArguments(tool string, arguments json.RawMessage) error {
 	var err error
 	var common Common

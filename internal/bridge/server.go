@@ -23,7 +23,7 @@ import (
 	"pollux/internal/lazy"
 )
 
-// A pageSize is the amount of text that a client accepts at once: bytes,
+// A pageSize is the amount of text that a client accepts in one result: bytes,
 // including notes, and lines.
 type pageSize struct{ bytes, lines int }
 

@@ -27,7 +27,7 @@ type Status struct {
 	Started time.Time `json:"started"`
 	Runner  string    `json:"runner"`
 	// Running calls have their turn, Waiting calls wait for it. At most Max calls
-	// of an account run at once.
+	// of an account run at the same time.
 	Running int `json:"running"`
 	Waiting int `json:"waiting"`
 	Max     int `json:"max"`

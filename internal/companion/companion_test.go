@@ -783,9 +783,9 @@ func TestDoorErrors(t *testing.T) {
 	}
 }
 
-// The state machine against a model: whatever CLIs and editors do, in whatever
-// order, each diff is answered exactly once, a closed or superseded one never,
-// and every text is in the journal.
+// The state machine against a model: after any actions of CLIs and editors, in any
+// order, each diff has exactly one answer, a closed or superseded one has none, and
+// every text is in the journal.
 func TestModel(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -284,8 +284,8 @@ func TestExcluded(t *testing.T) {
 			}
 		}
 	})
-	// A change of the ignore file counts at once. Git skips a byte order mark, which Windows
-	// PowerShell writes.
+	// A change of the ignore file takes effect immediately. Git skips a byte order mark,
+	// which Windows PowerShell writes.
 	write(".gitignore", bom+"main.go\r\n")
 	if !x.excluded(filepath.Join(dir, "main.go"), []string{dir}) {
 		t.Error("the changed .gitignore has no effect")

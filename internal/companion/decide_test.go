@@ -33,8 +33,8 @@ func (w *world) accepts(e *plugin, d editor.Diff, text string) {
 	}
 }
 
-// A CLI whose user pressed Ctrl-C ignores the accept: the user read "accepted",
-// and nobody had written the file.
+// A CLI whose user pressed Ctrl-C ignores the accept: the user read "accepted", and
+// no program had written the file.
 func TestAcceptedButNotWritten(t *testing.T) {
 	w := newWorld(t, nil)
 	c, e, other := w.connect(), w.attach(true), w.attach(true)
@@ -105,7 +105,7 @@ func TestAcceptedAndWritten(t *testing.T) {
 	}
 }
 
-// The user accepts and leaves the editor at once; the CLI writes meanwhile.
+// The user accepts and immediately leaves the editor; the CLI writes meanwhile.
 func TestAcceptAndLeave(t *testing.T) {
 	w := newWorld(t, nil)
 	c, e := w.connect(), w.attach(true)

@@ -226,7 +226,7 @@ const (
 	// written.
 	checkTimeout = 1400 * time.Millisecond
 	// checkDelay is how long a report may be followed by another one: many programs
-	// report first what they know at once.
+	// report first what they know immediately.
 	checkDelay = 300 * time.Millisecond
 	// clearDelay is how much longer that may take if the file has no problems: some
 	// programs clear them when the editor reads the file again, and then check it.

@@ -3,7 +3,7 @@ package companion
 import "sync"
 
 // A group waits for goroutines. Unlike with a [sync.WaitGroup], they may start
-// others while somebody waits.
+// others during Wait.
 type group struct {
 	mu   sync.Mutex
 	n    int

@@ -12,9 +12,9 @@ import (
 
 // An entry describes the journal's entry of a diff.
 //
-// A write may fail, and somebody may delete an entry. So keep and record only
-// note what the journal should have, and syncEntry writes everything that is
-// missing. A failed write is repeated with the next one.
+// A write may fail, and the user may delete an entry. So keep and record only note
+// what the journal should have, and syncEntry writes everything that is missing. A
+// failed write is repeated with the next one.
 type entry struct {
 	// What the journal should have, guarded by Companion.mu:
 	text      *string // the proposal if nil

@@ -146,8 +146,8 @@ func TestEntryIsMadeLater(t *testing.T) {
 	wantEntry(t, w, d, "mine\n")
 }
 
-// An entry disappears, for whatever reason, while its diff is on the screen.
-// Later edits were lost silently.
+// An entry disappears while its diff is on the screen. Later edits were lost
+// silently.
 func TestEntryIsMadeAgain(t *testing.T) {
 	w := newWorld(t, func(c *ide.Config) { c.GoneTimeout = 10 * time.Millisecond })
 	c, e := w.connect(), w.attach(true)

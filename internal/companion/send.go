@@ -61,9 +61,9 @@ type Pane interface {
 	Mention(ctx context.Context, send func() error, find inputline.Finder, left string) (string, error)
 }
 
-// A PaneFinder returns the pane in which a process runs, or, if pid is 0, the one in
-// which one of the commands runs in a folder of one of the roots. The error is
-// [ErrNoPane] if no pane matches.
+// A PaneFinder returns the pane of a process or, if pid is 0, a pane that runs one
+// of the commands in a folder of one of the roots. The error is [ErrNoPane] if no
+// pane matches.
 type PaneFinder func(ctx context.Context, pid int, commands, roots []string) (Pane, error)
 
 // ErrNoPane reports that an agent runs in no tmux pane.

@@ -10,9 +10,9 @@ import (
 // ide implements it for each kind of agent. [Companion.Connect] and
 // [Companion.Disconnect] tell the companion which sessions exist.
 //
-// The companion calls the methods from many goroutines. It holds its lock while
-// it calls any of them except Prompt, so they must return at once, do no I/O and
-// not call the companion.
+// The companion calls the methods from many goroutines. It holds its lock while it
+// calls any of them except Prompt, so they must neither wait, nor do I/O, nor call
+// the companion.
 type Session interface {
 	TextRules
 
@@ -167,8 +167,8 @@ type Host interface {
 	Prompt(p editor.PromptParams, roots []string) editor.Prompt
 	// Notes returns what keeps agents from connecting, for the companion's status.
 	Notes() []string
-	// ViewsChanged announces that the result of [Companion.Shows] may have
-	// changed. It returns at once.
+	// ViewsChanged announces that the result of [Companion.Shows] may have changed.
+	// It does not wait.
 	ViewsChanged()
 	// Unpublish removes everything that leads to the companion, before a panic
 	// ends the process.

@@ -75,7 +75,7 @@ func TestAttachWhileRootsChange(t *testing.T) {
 	}
 }
 
-// The ignore files of a new directory of the workspace apply at once.
+// The ignore files of a new directory of the workspace apply immediately.
 func TestRootsDecideWhatIsShared(t *testing.T) {
 	c := newBare(t)
 	other, err := filepath.EvalSymlinks(t.TempDir())

@@ -62,7 +62,7 @@ type InitializeParams struct {
 	// Client is the program that sends this: the plugin, not the editor.
 	Client Implementation `json:"client"`
 	// Editor is the name that agents show. It must not be the name of an editor
-	// for which an agent has its own installer.
+	// that an agent has its own extension for.
 	Editor Info `json:"editor"`
 	// PID is the editor's process; the parent of `pollux ide` if left out.
 	PID int `json:"pid,omitempty"`
@@ -297,8 +297,8 @@ type DiffHunks struct {
 	Hunks []DiffHunk `json:"hunks"`
 }
 
-// A DiffHunk is one run of lines in which the client's text differs from the
-// original. Lines count from 1.
+// A DiffHunk is one run of lines where the client's text differs from the original.
+// Lines count from 1.
 type DiffHunk struct {
 	// Line is the first of Lines lines of the text. If Lines is 0, lines are
 	// only missing, before Line.

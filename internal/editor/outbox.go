@@ -7,10 +7,10 @@ import (
 	"pollux/internal/outbox"
 )
 
-// An Outbox holds the messages that wait to be written to a client. The
-// goroutine that reads from the client puts them there and another one writes
-// them, so that a client that writes before it reads does not block itself, and
-// one that does not read blocks nobody else.
+// An Outbox holds the messages that wait to be written to a client. The goroutine
+// that reads from the client puts them there and another one writes them, so a
+// client that writes before it reads does not block itself, and a client that does
+// not read blocks no other.
 type Outbox struct {
 	out *outbox.Outbox[outgoing]
 }
@@ -58,7 +58,8 @@ func (o *Outbox) Drain() {
 }
 
 // Close drops the queue. It waits for the message that is being written, but at most a
-// second: if nobody reads the pipe, even closing it does not end the write.
+// second: if the other side does not read the pipe, even closing it does not end the
+// write.
 func (o *Outbox) Close() { o.out.CloseWithin(drainTimeout) }
 
 // Drained returns a stream that reports its end only after the outbox has been written.

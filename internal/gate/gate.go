@@ -26,8 +26,8 @@ const (
 	// DefaultTimeout is how long a connection may live before it authenticates.
 	DefaultTimeout = 10 * time.Second
 	// MaxStrangers bounds the connections that have not authenticated. It is far
-	// above what a browser and some CLIs open at once, and far below the usual
-	// limit of open files.
+	// above what a browser and some CLIs open at the same time, and far below the
+	// usual limit of open files.
 	MaxStrangers = 64
 )
 

@@ -30,7 +30,7 @@ type Client struct {
 	desktop bool
 }
 
-// Clients lists the MCP clients to which the bridge can be added.
+// Clients lists the MCP clients that the bridge can be added to.
 var Clients = []Client{
 	{Name: "claude-code", Title: "Claude Code", file: claudeFile, key: "mcpServers", kind: "stdio"},
 	{Name: "codex", Title: "Codex", file: homeFile("CODEX_HOME", ".codex", "config.toml")},

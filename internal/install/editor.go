@@ -14,9 +14,8 @@ import (
 	"pollux/internal/lazy"
 )
 
-// An Editor is an editor in which Pollux can be installed: as a package, which
-// is a directory whose files all belong to Pollux, or as a block in the user's
-// settings.
+// An Editor is an editor that Pollux can be installed in: as a package, which is a
+// directory whose files all belong to Pollux, or as a block in the user's settings.
 type Editor struct {
 	Name  string // on the command line
 	Title string // for people

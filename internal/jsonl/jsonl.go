@@ -14,7 +14,7 @@ type TooLongError struct{ Limit int } // in bytes
 
 func (e *TooLongError) Error() string { return fmt.Sprintf("a line is over %d bytes long", e.Limit) }
 
-// bufferSize is how much a Reader reads at once, in bytes.
+// bufferSize is how much a Reader reads in one call, in bytes.
 const bufferSize = 64 << 10
 
 // A Reader reads lines of limited length. One goroutine may use it at a time.
@@ -81,7 +81,7 @@ func (r *Reader) Peek(n int) ([]byte, error) { return r.buf.Peek(n) }
 func (r *Reader) Read(b []byte) (int, error) { return r.buf.Read(b) }
 
 // A Writer writes lines, each with one call of the underlying Write. Several
-// goroutines may use it at once.
+// goroutines may use it at the same time.
 type Writer struct {
 	mu sync.Mutex // held while writing
 	w  io.Writer

@@ -135,7 +135,7 @@ func (l *File) Close() error {
 	return err
 }
 
-// maxRead limits what is read of one file at once, in bytes.
+// maxRead limits one read of a file, in bytes.
 const maxRead = 64 << 20
 
 // pollInterval is the time between two looks at a log.

@@ -78,7 +78,7 @@ func (q *Queue[T]) PutLatest(v T) {
 	q.addLocked(v)
 }
 
-// putAlways adds a value whatever the limits.
+// putAlways adds a value regardless of the limits.
 func (q *Queue[T]) putAlways(v T) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -257,7 +257,7 @@ func (o *Outbox[T]) Close() {
 }
 
 // CloseWithin is Close for a write that nothing unblocks, such as one to a pipe
-// that nobody reads. After the timeout it leaves the goroutine behind.
+// whose reader has stopped. After the timeout it leaves the goroutine behind.
 func (o *Outbox[T]) CloseWithin(timeout time.Duration) {
 	o.end()
 	timer := time.NewTimer(timeout)

@@ -76,7 +76,7 @@ func TestOrder(t *testing.T) {
 	o.Close()
 }
 
-// Many goroutines put, drain and close at once.
+// Many goroutines put, drain and close at the same time.
 func TestConcurrentUse(t *testing.T) {
 	written := 0
 	o := New(Limits[int]{}, func(context.Context, int) { written++ }, nil)

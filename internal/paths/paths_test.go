@@ -9,7 +9,7 @@ import (
 	"pollux/internal/sys/systest"
 )
 
-// On macOS a workspace opened as /Work was not that of the files in /work.
+// On macOS a workspace opened as /Work did not contain the files in /work.
 func TestRel(t *testing.T) {
 	for _, test := range []struct {
 		root, path string

@@ -15,7 +15,8 @@ type speller struct {
 	style
 	// resolve returns a path without symbolic links, but in the spelling that it is given.
 	resolve func(path string) (string, error)
-	// path returns the path of a file as the disk spells it, or that of another hard link.
+	// path returns the path of a file, or of another hard link to it, as the disk spells
+	// it.
 	path func(path string) (string, error)
 	// names lists a directory.
 	names func(dir string) ([]string, error)

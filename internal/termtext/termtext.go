@@ -30,11 +30,11 @@ const (
 	emojiPresentation = '\ufe0f'
 )
 
-// classOf returns the class of a rune. Hidden are format characters such as
-// the bidirectional controls, zero-width spaces and tags, line and paragraph
-// separators, and marks and letters without a glyph, which can carry text that
-// nobody sees. The joiner of emoji is shown, and so are private characters (icons
-// of fonts) and unassigned ones (new emoji).
+// classOf returns the class of a rune. Hidden are format characters such as the
+// bidirectional controls, zero-width spaces and tags, line and paragraph
+// separators, and marks and letters without a glyph, which can carry invisible
+// text. The joiner of emoji is shown, and so are private characters (icons of
+// fonts) and unassigned ones (new emoji).
 func classOf(r rune) class {
 	switch {
 	case r >= ' ' && r < 0x7f, r == joiner, r == textPresentation, r == emojiPresentation:

@@ -2,8 +2,8 @@
 // tokens they used and how they ended, per day, agent and model. It keeps nothing
 // of a prompt, a path or an answer.
 //
-// A [Recorder] appends one line per call to a file per month. Several processes
-// can do that at once, and nothing has to be merged. [Read] adds the lines up.
+// A [Recorder] appends one line per call to a file per month. Several processes can
+// do so at the same time, and nothing has to be merged. [Read] adds the lines up.
 package usage
 
 import (

@@ -232,7 +232,7 @@ func TestDamagedFiles(t *testing.T) {
 }
 
 // TestLinesAreShort checks that names of any size and content fit into a line that
-// is written at once.
+// one write holds.
 func TestLinesAreShort(t *testing.T) {
 	for _, name := range []string{strings.Repeat("<", 1000), strings.Repeat("\xff", 1000), strings.Repeat("é", 500), "a\n\"\x1b[31m"} {
 		c := agent.Usage{Start: noon, Agent: name, Model: name, Error: name, Duration: 1 << 62, Queued: 1 << 62,
@@ -244,7 +244,8 @@ func TestLinesAreShort(t *testing.T) {
 	}
 }
 
-// TestProcesses checks that processes which record at once lose no call.
+// TestProcesses checks that processes lose no call when they record at the same
+// time.
 func TestProcesses(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -341,7 +342,7 @@ func TestOldMonths(t *testing.T) {
 	}
 }
 
-// TestMaxDays checks that maxFiles cover MaxDays, whatever the day.
+// TestMaxDays checks that maxFiles cover MaxDays on any day.
 func TestMaxDays(t *testing.T) {
 	for day := range 1500 {
 		now := noon.AddDate(0, 0, day)

@@ -153,8 +153,8 @@ func state(t *testing.T, dir string) string {
 	return b.String() + string(text)
 }
 
-// Behind the wall a program cannot change a file outside, whatever the way, and neither can
-// the programs that it starts. The same lines work without the wall.
+// Behind the wall a program cannot change a file outside in any way, and neither can the
+// programs that it starts. The same lines work without the wall.
 func TestOutside(t *testing.T) {
 	needWall(t)
 	for _, line := range []string{

@@ -35,8 +35,8 @@ func All() []*agent.Agent { return slices.Clone(table) }
 func Others() []*agent.Agent { return table[1:] }
 
 // Open returns a runner for an agent's requests, with a queue. The caller closes it. An
-// agent that does not support the Agent Client Protocol runs once per request, whatever
-// opts.Kind is.
+// agent that does not support the Agent Client Protocol runs once per request,
+// regardless of opts.Kind.
 func Open(row *agent.Agent, opts agent.Options) (*queue.Runner, error) {
 	once, err := oneshot.New(row, opts)
 	if err != nil {

@@ -273,7 +273,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// A model that is selected in one conversation is not that of the next one.
+// The model of a conversation does not become the model of the next one.
 func TestModels(t *testing.T) {
 	c := replay(t, "models", nil)
 	s := c.session()

@@ -79,9 +79,9 @@ func mayHold(dir string) bool {
 	return len(entries) > 0 || err != nil && !errors.Is(err, os.ErrNotExist)
 }
 
-// configured returns the directories from dir upwards with settings of their own, which may
-// start programs. The CLI ignores them if it does not trust the directory, and then does not
-// read its AGENTS.md either. own is the CLI's home.
+// configured returns the directories from dir upwards that have settings, which may start
+// programs. The CLI ignores them if it does not trust the directory, and then does not read
+// its AGENTS.md either. own is the CLI's home.
 func configured(dir, own string) (dirs []string) {
 	for _, d := range above(dir) {
 		settings := filepath.Join(d, ".codex")

@@ -24,7 +24,7 @@ const (
 	// The first release known to be read-only with the settings of this package. All
 	// releases have the same minor version.
 	minMajor, minMinor, minPatch = 1, 0, 102
-	// maxPrompt limits a prompt, in bytes. Copilot CLI has no limit of its own.
+	// maxPrompt limits a prompt, in bytes. Copilot CLI itself has no limit.
 	maxPrompt = 8 << 20
 )
 

@@ -65,7 +65,7 @@ func TestPrivateHome(t *testing.T) {
 }
 
 // What a process reads, and what it may change, depends on the environment of its
-// source and not on the one of Pollux.
+// source and not on Pollux's.
 func TestFilesOfASource(t *testing.T) {
 	ours, theirs := t.TempDir(), t.TempDir()
 	systest.SetHome(t, ours)

@@ -25,7 +25,7 @@ const (
 	pkg = "opencode-ai"
 	// The first release known to be read-only with the settings of this package.
 	minMajor, minMinor = 1, 18
-	// maxPrompt limits a prompt, in bytes. opencode has no limit of its own.
+	// maxPrompt limits a prompt, in bytes. opencode itself has no limit.
 	maxPrompt = 8 << 20
 )
 
@@ -190,7 +190,7 @@ func settings(dir string) string {
 	}
 	config := map[string]any{
 		"permission": deny(),
-		// The user's own agents have permissions of their own.
+		// The user's own agents have their own permissions.
 		"default_agent": "pollux-reader",
 		"agent": map[string]any{
 			"pollux-reader": map[string]any{"mode": "primary", "description": "Answers and reads files", "permission": deny()},

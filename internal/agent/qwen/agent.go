@@ -28,7 +28,7 @@ const (
 	pkg     = "@qwen-code/qwen-code"
 	// The first release known to be read-only with the settings of this package.
 	minMajor, minMinor = 0, 24
-	// maxPrompt limits a prompt, in bytes. Qwen Code has no limit of its own.
+	// maxPrompt limits a prompt, in bytes. Qwen Code itself has no limit.
 	maxPrompt = 8 << 20
 )
 

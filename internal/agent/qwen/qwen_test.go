@@ -12,8 +12,8 @@ import (
 	"pollux/internal/agent/agenttest"
 )
 
-// A process distrusts the project, whatever the user and the variables say. The administrator's
-// settings stay.
+// A process distrusts the project, even if the user or the variables trust it. The
+// administrator's settings stay.
 func TestCommand(t *testing.T) {
 	system := filepath.Join(t.TempDir(), "system.json")
 	if err := os.WriteFile(system, []byte(`{/*x*/"security": {"folderTrust": {"enabled": false}, "auth": {"enforcedType": "openai"}}, "tools": {"exclude": ["glob"]}}`), 0o600); err != nil {

@@ -84,7 +84,7 @@ func TestOverlay(t *testing.T) {
 	}
 }
 
-// Lines that stay keep their line endings, whatever the agent writes.
+// Unchanged lines keep their line endings, regardless of what the agent writes.
 func TestKeepLineEnds(t *testing.T) {
 	for _, test := range [][3]string{
 		{"a\nb\n", "a\nB\n", "a\nB\n"},

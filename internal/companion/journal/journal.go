@@ -83,8 +83,8 @@ type Entry struct {
 	Bytes int64 `json:"bytes"`
 }
 
-// A Journal is a directory of entries. Several goroutines and several processes
-// may use it at once.
+// A Journal is a directory of entries. Several goroutines and several processes may
+// use it at the same time.
 //
 // Lock order: pruning.mu, pruning.running, mu. All of them are held only for the
 // files of the journal; no caller may hold a lock that requests need.

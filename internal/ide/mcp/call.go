@@ -81,7 +81,7 @@ type textBlock struct {
 	Text string `json:"text"`
 }
 
-// Answer answers the call with texts, or with an error. It returns at once. Calls after the first
+// Answer answers the call with texts, or with an error. It does not wait. Calls after the first
 // have no effect. written is called once, on another goroutine: with nil when the agent has the
 // answer, with an error if the session ended before that; it may be nil.
 func (c *Call) Answer(texts []string, err error, written func(error)) {

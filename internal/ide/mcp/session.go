@@ -28,7 +28,8 @@ const (
 	maxOutboxSize = 256 << 20
 )
 
-// A Dialect is what an agent's package adds to a session. Only Self must be set.
+// A Dialect describes what an agent's package adds to a session. Only Self must be
+// set.
 type Dialect struct {
 	// Self is the session as the companion receives it. It embeds the [Session].
 	Self  companion.Session

@@ -48,7 +48,8 @@ func (d *desk) do(f func()) {
 	f()
 }
 
-// A buffered connection accepts writes at once, as a socket and the companion do.
+// A buffered connection accepts writes immediately, as a socket and the companion
+// do.
 type buffered struct {
 	net.Conn
 	mu     sync.Mutex

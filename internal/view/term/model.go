@@ -82,7 +82,8 @@ type model struct {
 	gone          bool
 	leaving       bool // any key ends the program
 	left          bool // the user left while a change was pending
-	// notes are messages that the user must see before the program ends by itself.
+	// notes are messages that the user must see before the program ends
+	// automatically.
 	notes []string
 
 	// The user can decide on a change only after it has been in view for settleDelay
@@ -354,7 +355,7 @@ func acts(key string) bool {
 func edits(key string) bool { return key == "u" || key == "a" || key == "e" }
 
 // mayLeave reports whether the diff in view needs no decision, in a program that does
-// not end by itself.
+// not end automatically.
 func (m *model) mayLeave(it *item) bool { return it.State == editor.StateAccepted && !m.cfg.Once }
 
 func (m *model) key(key string, repeated bool) tea.Cmd {

@@ -147,7 +147,7 @@ func (b *bench) sees(t *testing.T, text string) {
 }
 
 // A popup opens while the user types into the agent: the y of a word accepted a change
-// that nobody had seen.
+// that the user had not seen.
 func TestKeysOfTheMomentDecideNothing(t *testing.T) {
 	for _, key := range []string{"y", "c", "r", "x", "u", "a", "e", "q"} {
 		t.Run(key, func(t *testing.T) {
@@ -220,7 +220,7 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// A change that the user edits stays settled, so editing and accepting at once works. A
+// A change that the user edits stays settled, so accepting right after an edit works. A
 // conflict is a new view: a key that was meant for the change before overwrites nothing.
 func TestSettledStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

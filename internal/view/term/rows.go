@@ -25,7 +25,7 @@ const (
 type row struct {
 	kind kind
 	text string
-	// shown is the text as the terminal shows it, and marks are what differs in it from
+	// shown is the text as the terminal shows it, and marks are its differences from
 	// the lines that it replaces or that replace it.
 	shown string
 	marks []span

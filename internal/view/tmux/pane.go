@@ -47,9 +47,9 @@ func (p *Pane) PID() int { return p.agent }
 // Command returns the agent's command, if [FindPane] was to find one.
 func (p *Pane) Command() string { return p.command }
 
-// FindPane returns the pane in which a process runs. If pid is 0, it returns the one
-// with one of the commands in the foreground, in a folder of one of the roots. It returns
-// [ErrNoPane] if no pane matches.
+// FindPane returns the pane of a process. If pid is 0, it returns a pane with one of the
+// commands in the foreground, in a folder of one of the roots. It returns [ErrNoPane] if
+// no pane matches.
 func FindPane(ctx context.Context, pid int, commands, roots []string) (*Pane, error) {
 	panes := listPanes(ctx)
 	if len(panes) == 0 {

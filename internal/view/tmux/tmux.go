@@ -27,8 +27,8 @@ const ExitLeft = 3
 const retryDelay = time.Second
 
 // ownVariables are the variables that the review takes from the shell that started
-// Pollux: tmux would give it those of its server. A command line is visible to other
-// users, so the list has only names whose values are no secrets.
+// Pollux: tmux would give it the variables of its server. A command line is visible
+// to other users, so the list has only names whose values are no secrets.
 var ownVariables = []string{
 	"PATH", "TMPDIR", "VISUAL", "EDITOR", "SHELL", "HOME", "NO_COLOR", "COLORTERM",
 	"LANG", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME",

@@ -38,8 +38,8 @@ import (
 var page embed.FS
 
 const (
-	// maxLinks bounds the links that nobody has opened. It is far above what a person
-	// asks for: a link on the user's screen must work however old it is.
+	// maxLinks bounds the unused links. It is far above what a person asks for: a
+	// link on the user's screen must work however old it is.
 	maxLinks = 256
 	// heartbeatInterval is short enough for proxies and browsers to keep an idle event
 	// stream open.
@@ -108,7 +108,7 @@ func (s *Server) Serve() { s.http.Serve() }
 // Close ends the server. The requests that it still serves have a second, or until ctx ends.
 func (s *Server) Close(ctx context.Context) error { return s.http.Close(ctx) }
 
-// use reports whether nobody has used the link with this secret, and uses it up.
+// use reports whether the link with this secret was unused, and uses it up.
 func (s *Server) use(link string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

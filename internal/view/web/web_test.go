@@ -86,7 +86,7 @@ func TestLinkOfAnother(t *testing.T) {
 	}
 }
 
-// Links that nobody opens use a bounded amount of memory. The newest ones work.
+// Unused links take a bounded amount of memory. The newest ones work.
 func TestLinksAreBounded(t *testing.T) {
 	s := New(nil, port)
 	first, second := s.Link(), s.Link()

@@ -137,7 +137,7 @@ func run(version string) {
 	}
 	name, n := "echo", 0
 	var prompt []byte
-	// The prompt is available at once. The model argument tells a fake not to
+	// The prompt is available immediately. The model argument tells a fake not to
 	// read it.
 	if !strings.Contains(strings.Join(os.Args, " "), "--model=unread") {
 		prompt, _ = io.ReadAll(os.Stdin)

@@ -148,7 +148,7 @@ func TestTrustByTheEnvironment(t *testing.T) {
 	}
 }
 
-// The system's settings override the user's, but only if nobody except root can
+// The system's settings override the user's, but only if no user except root can
 // change them.
 func TestSystemSettings(t *testing.T) {
 	files := map[string]string{user: `{"ide":{"enabled":true}}`, system: `{"ide":{"enabled":false}}`}

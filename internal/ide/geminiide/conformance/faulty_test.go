@@ -125,8 +125,8 @@ func companionMain(fault string, options ...string) {
 	server.Shutdown(context.Background())
 }
 
-// launcherMain leaves a process behind that is in no group of its own parent and has
-// its standard error.
+// launcherMain leaves a process behind that is not in its parent's group and has its
+// standard error.
 func launcherMain(addressFile string, _ ...string) {
 	self, err := os.Executable()
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// The expression library has a clock, which ends by itself.
+// The expression library has a clock, which ends after a while.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/dlclark/regexp2/v2.runClock"))
 }
