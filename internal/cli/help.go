@@ -191,26 +191,17 @@ func columns(w io.Writer) int {
 	return min(max(width, minColumns), maxColumns)
 }
 
-// A page is also for developers: it names the test of each statement, and has parts
-// between <!-- developers --> and <!-- users -->.
-const (
-	testName  = "`(?:Test|Fuzz)[A-Z][^`]*`"
-	testNames = testName + `(?:,\s+` + testName + `)*`
-)
-
 var (
-	comment = lazy.Regexp(`(?s)<!-- developers -->.*?<!-- users -->\n?|<!--.*?-->\n?`)
-	tests   = lazy.Regexp(`\s*\(` + testNames + `\)|[:,]\s+` + testNames)
+	comment = lazy.Regexp(`(?s)<!--.*?-->\n?`)
 	image   = lazy.Regexp(`!\[[^\]]*\]\([^)]*\)\n*`)
 	link    = lazy.Regexp(`\[([^\]]*)\]\(([^)]*)\)`)
 )
 
-// forUsers returns a page without the parts that are for developers. It replaces links to
-// other pages of the manual by the command that shows them, and removes images, and links
-// to files that users do not have.
+// forUsers returns a page without comments and images. It replaces links to other pages of
+// the manual with the command that shows them, and removes links to files that users do not
+// have.
 func forUsers(text string) string {
 	text = comment().ReplaceAllString(text, "")
-	text = tests().ReplaceAllString(text, "")
 	text = image().ReplaceAllString(text, "")
 	return link().ReplaceAllStringFunc(text, func(whole string) string {
 		m := link().FindStringSubmatch(whole)
