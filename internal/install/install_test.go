@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -139,12 +140,15 @@ func TestManualShowsWhatIsInstalled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var blocks []string
+	var blocks []string // of code, and the last cells of tables
 	for i, part := range strings.Split(string(manual), "\n```") {
 		if i%2 == 1 {
 			_, text, _ := strings.Cut(part, "\n")
 			blocks = append(blocks, text)
 		}
+	}
+	for _, m := range regexp.MustCompile("(?m)`(\\{.+\\})` \\|$").FindAllStringSubmatch(string(manual), -1) {
+		blocks = append(blocks, m[1])
 	}
 	t.Setenv("PATH", "/usr/local/bin:/usr/bin:/bin")
 	for _, c := range Clients {
