@@ -15,6 +15,7 @@ import (
 	"pollux/editors/editortest"
 	"pollux/internal/editor"
 	"pollux/internal/fakemodel"
+	"pollux/internal/jsonrpc"
 )
 
 // lintEnv makes the test binary a language server that reports each "bad" in a file.
@@ -33,14 +34,14 @@ func (stdio) Write(p []byte) (int, error) { return os.Stdout.Write(p) }
 func lint() {
 	var mu sync.Mutex
 	texts := make(map[string]string)
-	publish := func(conn *editor.Conn, uri string) {
+	publish := func(conn *jsonrpc.Conn, uri string) {
 		mu.Lock()
 		defer mu.Unlock()
 		conn.Notify(context.Background(), "textDocument/publishDiagnostics", map[string]any{
 			"uri": uri, "diagnostics": found(texts[uri]),
 		})
 	}
-	handle := func(_ context.Context, conn *editor.Conn, req *editor.Request) (any, error) {
+	handle := func(_ context.Context, conn *jsonrpc.Conn, req *jsonrpc.Request) (any, error) {
 		switch req.Method {
 		case "initialize":
 			return map[string]any{"capabilities": map[string]any{"textDocumentSync": 1}}, nil
@@ -75,7 +76,7 @@ func lint() {
 		return nil, nil
 	}
 	stream := editor.NewStream(stdio{os.Stdin})
-	<-editor.NewConn(context.Background(), stream, editor.HandlerWithError(handle)).DisconnectNotify()
+	<-jsonrpc.NewConn(context.Background(), stream, jsonrpc.HandlerWithError(handle)).DisconnectNotify()
 	os.Exit(0)
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"pollux/internal/editor"
+	"pollux/internal/jsonrpc"
 	"pollux/internal/view/web"
 )
 
@@ -33,9 +34,9 @@ type stage struct {
 	mu     sync.Mutex
 	pages  *web.Server
 	diffs  []editor.Diff
-	conn   *editor.Conn // the page's connection
-	down   bool         // the companion refuses connections
-	said   []string     // the page's requests in order, such as "diff/accept b"
+	conn   *jsonrpc.Conn // the page's connection
+	down   bool          // the companion refuses connections
+	said   []string      // the page's requests in order, such as "diff/accept b"
 	texts  map[string]string
 	roots  []string                                      // the workspace's directories
 	answer func(method, id string) any                   // replaces the companion's answers if not nil; returns nil to leave a request unanswered
@@ -104,9 +105,9 @@ func (s *stage) attach(stream io.ReadWriteCloser) {
 		return
 	}
 	// Answer one request after the other, as a companion does.
-	queue := make(chan *editor.Request, 1000)
-	s.conn = editor.NewConn(context.Background(), editor.NewStream(stream),
-		func(_ context.Context, _ *editor.Conn, req *editor.Request) { queue <- req })
+	queue := make(chan *jsonrpc.Request, 1000)
+	s.conn = jsonrpc.NewConn(context.Background(), editor.NewStream(stream),
+		func(_ context.Context, _ *jsonrpc.Conn, req *jsonrpc.Request) { queue <- req })
 	conn := s.conn
 	s.mu.Unlock()
 	for {
@@ -119,7 +120,7 @@ func (s *stage) attach(stream io.ReadWriteCloser) {
 	}
 }
 
-func (s *stage) serve(conn *editor.Conn, req *editor.Request) {
+func (s *stage) serve(conn *jsonrpc.Conn, req *jsonrpc.Request) {
 	ctx := context.Background()
 	var p editor.DiffAccept
 	json.Unmarshal(req.Params, &p)

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"pollux/internal/editor"
+	"pollux/internal/jsonrpc"
 )
 
 // A conn is the connection of one attached client of the editor protocol.
@@ -21,7 +22,7 @@ import (
 // a client that does not read delays no other client, and a client that writes
 // before it reads does not block itself.
 type conn struct {
-	rpc   *editor.Conn
+	rpc   *jsonrpc.Conn
 	start func(editor.InitializeParams) (*Companion, error)
 
 	owner bool // the client started the companion; its roots are the companion's
@@ -55,11 +56,11 @@ func (d *conn) serve(rwc io.ReadWriteCloser) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	ready := make(chan struct{})
-	handle := func(_ context.Context, _ *editor.Conn, req *editor.Request) {
+	handle := func(_ context.Context, _ *jsonrpc.Conn, req *jsonrpc.Request) {
 		<-ready
 		d.handle(req)
 	}
-	d.rpc = editor.NewConn(ctx, editor.Drained(editor.NewStream(rwc), d.out), handle)
+	d.rpc = jsonrpc.NewConn(ctx, editor.Drained(editor.NewStream(rwc), d.out), handle)
 	close(ready)
 	<-d.rpc.DisconnectNotify()
 	cancel()
@@ -98,7 +99,7 @@ const (
 	codeNotInitialized = -32002
 )
 
-func (d *conn) handle(req *editor.Request) {
+func (d *conn) handle(req *jsonrpc.Request) {
 	d.handling.Lock()
 	defer d.handling.Unlock()
 	defer d.onPanic()
@@ -122,34 +123,34 @@ func (d *conn) handle(req *editor.Request) {
 type later func() (any, error)
 
 // reply answers a request, unless it is a notification.
-func (d *conn) reply(req *editor.Request, work later) {
+func (d *conn) reply(req *jsonrpc.Request, work later) {
 	result, err := work()
 	if req.Notif {
 		return
 	}
 	var reply json.RawMessage
 	if err == nil {
-		reply, err = editor.Encode(result)
+		reply, err = jsonrpc.Encode(result)
 	}
 	d.out.Put(len(reply), func(ctx context.Context) {
-		var rpc *editor.Error
+		var rpc *jsonrpc.Error
 		switch {
 		case err == nil:
 			d.rpc.Reply(ctx, req.ID, reply)
 		case errors.As(err, &rpc):
 			d.rpc.ReplyWithError(ctx, req.ID, rpc)
 		default:
-			d.rpc.ReplyWithError(ctx, req.ID, &editor.Error{Code: codeFailed, Message: err.Error()})
+			d.rpc.ReplyWithError(ctx, req.ID, &jsonrpc.Error{Code: codeFailed, Message: err.Error()})
 		}
 	})
 }
 
-func (d *conn) dispatch(req *editor.Request) (any, error) {
+func (d *conn) dispatch(req *jsonrpc.Request) (any, error) {
 	if req.Method == editor.MethodInitialize {
 		return d.initialize(req)
 	}
 	if d.c == nil {
-		return nil, &editor.Error{Code: codeNotInitialized, Message: "send initialize first"}
+		return nil, &jsonrpc.Error{Code: codeNotInitialized, Message: "send initialize first"}
 	}
 	switch req.Method {
 	case editor.MethodContextUpdate:
@@ -223,7 +224,7 @@ func (d *conn) dispatch(req *editor.Request) (any, error) {
 		url, err := d.c.host.Link()
 		return editor.Link{URL: url}, err
 	}
-	return nil, &editor.Error{Code: editor.CodeMethodNotFound, Message: "unknown method " + req.Method}
+	return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "unknown method " + req.Method}
 }
 
 // decide accepts or saves a diff. If that has no effect, the client's text is an edit.
@@ -246,7 +247,7 @@ func (d *conn) onPanic() {
 }
 
 // with decodes the parameters for f.
-func with[T any](req *editor.Request, f func(T) (any, error)) (any, error) {
+func with[T any](req *jsonrpc.Request, f func(T) (any, error)) (any, error) {
 	v, err := editor.Params[T](req)
 	if err != nil {
 		return nil, err
@@ -254,9 +255,9 @@ func with[T any](req *editor.Request, f func(T) (any, error)) (any, error) {
 	return f(v)
 }
 
-func (d *conn) initialize(req *editor.Request) (any, error) {
+func (d *conn) initialize(req *jsonrpc.Request) (any, error) {
 	if d.c != nil {
-		return nil, &editor.Error{Code: editor.CodeInvalidRequest, Message: "initialize was sent before"}
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "initialize was sent before"}
 	}
 	p, err := editor.Params[editor.InitializeParams](req)
 	if err != nil {
@@ -350,7 +351,7 @@ func (c *Companion) detach(d *conn) {
 }
 
 func (d *conn) notify(method string, params any) {
-	data, err := editor.Encode(params)
+	data, err := jsonrpc.Encode(params)
 	if err != nil {
 		return
 	}
@@ -412,7 +413,7 @@ func (d *conn) openDiff(diff *diff, done func(error)) {
 			return
 		}
 		d.call(ctx, editor.MethodDiffOpen, view, nil, func(err error) {
-			if ctx.Err() == nil && !errors.Is(err, editor.ErrClosed) {
+			if ctx.Err() == nil && !errors.Is(err, jsonrpc.ErrClosed) {
 				done(err)
 				return
 			}

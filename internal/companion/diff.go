@@ -15,6 +15,7 @@ import (
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
 	"pollux/internal/hunk"
+	"pollux/internal/jsonrpc"
 )
 
 // A diff is one proposal that waits for the user. Its states are the
@@ -91,7 +92,7 @@ func (c *Companion) encode(id string) (json.RawMessage, bool) {
 	if e == nil || e.state != d.state || e.content != d.content {
 		view := d.viewLocked()
 		e = &encodedDiff{d.state, d.content, sync.OnceValue(func() json.RawMessage {
-			data, err := editor.Encode(view)
+			data, err := jsonrpc.Encode(view)
 			if err != nil {
 				panic(err) // strings and numbers
 			}

@@ -3,6 +3,8 @@ package editor
 import (
 	"context"
 	"io"
+
+	"pollux/internal/jsonrpc"
 )
 
 // A Handler handles the messages of a companion. The client ignores messages
@@ -25,16 +27,16 @@ type Handler struct {
 
 // A Client is the client side of the protocol.
 type Client struct {
-	conn *Conn
+	conn *jsonrpc.Conn
 }
 
 // NewClient returns a client that talks to a companion over conn until
 // [Client.Close].
 func NewClient(conn io.ReadWriteCloser, h Handler) *Client {
-	return &Client{NewConn(context.Background(), NewClientStream(conn), HandlerWithError(h.handle))}
+	return &Client{jsonrpc.NewConn(context.Background(), NewClientStream(conn), jsonrpc.HandlerWithError(h.handle))}
 }
 
-func (h Handler) handle(_ context.Context, _ *Conn, req *Request) (any, error) {
+func (h Handler) handle(_ context.Context, _ *jsonrpc.Conn, req *jsonrpc.Request) (any, error) {
 	switch req.Method {
 	case MethodDiffOpen:
 		return struct{}{}, received(req, h.DiffOpen)
@@ -69,7 +71,7 @@ func (h Handler) handle(_ context.Context, _ *Conn, req *Request) (any, error) {
 		})
 		return res, err
 	}
-	return nil, &Error{Code: CodeMethodNotFound, Message: "unknown method " + req.Method}
+	return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "unknown method " + req.Method}
 }
 
 func always[T any](f func(T)) func(T) error {
@@ -79,7 +81,7 @@ func always[T any](f func(T)) func(T) error {
 	return func(v T) error { f(v); return nil }
 }
 
-func received[T any](req *Request, f func(T) error) error {
+func received[T any](req *jsonrpc.Request, f func(T) error) error {
 	v, err := Params[T](req)
 	if err != nil || f == nil {
 		return err
@@ -88,13 +90,13 @@ func received[T any](req *Request, f func(T) error) error {
 }
 
 // Params decodes a request's parameters.
-func Params[T any](req *Request) (T, error) {
+func Params[T any](req *jsonrpc.Request) (T, error) {
 	var v T
 	if req.Params == nil {
 		return v, nil
 	}
-	if err := Decode(req.Params, &v); err != nil {
-		return v, &Error{Code: CodeInvalidParams, Message: req.Method + ": " + err.Error()}
+	if err := jsonrpc.Decode(req.Params, &v); err != nil {
+		return v, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: req.Method + ": " + err.Error()}
 	}
 	return v, nil
 }

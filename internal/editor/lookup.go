@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"pollux/internal/jsonrpc"
 	"pollux/internal/paths"
 	"pollux/internal/sys/shell"
 )
@@ -54,7 +55,7 @@ func Send(ctx context.Context, socket string, self Implementation, p SendParams)
 	err = talk(ctx, socket, self, func(ctx context.Context, c *Client, _ InitializeResult) error {
 		return c.Call(ctx, MethodSend, p, &res)
 	})
-	var refusal *Error
+	var refusal *jsonrpc.Error
 	if errors.As(err, &refusal) {
 		err = errors.New(refusal.Message)
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"pollux/internal/jsonrpc"
 	"pollux/internal/sys/shell"
 	"pollux/internal/sys/sock"
 )
@@ -40,7 +41,7 @@ func listen(t *testing.T, port int, status *Status) string {
 					io.Copy(io.Discard, conn) // until the client gives up
 					return
 				}
-				<-NewConn(context.Background(), NewStream(conn), HandlerWithError(func(_ context.Context, _ *Conn, req *Request) (any, error) {
+				<-jsonrpc.NewConn(context.Background(), NewStream(conn), jsonrpc.HandlerWithError(func(_ context.Context, _ *jsonrpc.Conn, req *jsonrpc.Request) (any, error) {
 					if req.Method == MethodStatus {
 						return status, nil
 					}

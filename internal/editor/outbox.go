@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"pollux/internal/jsonrpc"
 	"pollux/internal/outbox"
 )
 
@@ -66,7 +67,7 @@ func (o *Outbox) Close() { o.out.CloseWithin(drainTimeout) }
 // So a client that closes its side, or sends something other than a message, still
 // receives the answers to its requests. Answers to malformed messages go to the outbox,
 // too.
-func Drained(s *Stream, o *Outbox) messageStream {
+func Drained(s *Stream, o *Outbox) jsonrpc.Stream {
 	s.Malformed = func(answer any) {
 		o.Put(malformedSize, func(context.Context) { s.WriteObject(answer) })
 	}
@@ -82,8 +83,8 @@ type drained struct {
 	out *Outbox
 }
 
-func (s drained) readParsed() (message, error) {
-	m, err := s.Stream.readParsed()
+func (s drained) ReadMessage() (jsonrpc.Message, error) {
+	m, err := s.Stream.ReadMessage()
 	if err != nil {
 		s.out.Drain()
 	}

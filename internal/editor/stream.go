@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 
 	"pollux/internal/jsonl"
+	"pollux/internal/jsonrpc"
 )
 
 // MaxMessage limits the size of a message in bytes. It has room for the largest
@@ -75,10 +76,10 @@ func (s *Stream) ReadObject(v any) error {
 	})
 }
 
-// readParsed is ReadObject for a message of JSON-RPC.
-func (s *Stream) readParsed() (m message, err error) {
+// ReadMessage implements [jsonrpc.Stream]. It is ReadObject for a message of JSON-RPC.
+func (s *Stream) ReadMessage() (m jsonrpc.Message, err error) {
 	err = s.read(func(data []byte) (err error) {
-		m, err = parseMessage(data)
+		m, err = jsonrpc.Parse(data)
 		return err
 	})
 	return m, err
@@ -87,7 +88,7 @@ func (s *Stream) readParsed() (m message, err error) {
 // read reads messages until parse accepts one.
 func (s *Stream) read(parse func([]byte) error) error {
 	for {
-		data, err := s.readMessage()
+		data, err := s.nextMessage()
 		if err != nil {
 			return err
 		}
@@ -96,13 +97,13 @@ func (s *Stream) read(parse func([]byte) error) error {
 		}
 		if s.Malformed != nil {
 			s.Malformed(map[string]any{"jsonrpc": "2.0", "id": nil, "error": map[string]any{
-				"code": CodeParseError, "message": "this is not a JSON-RPC message: " + err.Error(),
+				"code": jsonrpc.CodeParseError, "message": "this is not a JSON-RPC message: " + err.Error(),
 			}})
 		}
 	}
 }
 
-func (s *Stream) readMessage() ([]byte, error) {
+func (s *Stream) nextMessage() ([]byte, error) {
 	f, err := s.sniff()
 	if err != nil {
 		return nil, err
@@ -191,17 +192,16 @@ func (s *Stream) WriteObject(v any) error {
 	if err != nil {
 		return err
 	}
-	return s.writeMessage(data)
+	return s.writeParts(data)
 }
 
-// write writes the message that consists of head, body and a closing brace. It does not
-// copy the body.
-func (s *Stream) write(head string, body json.RawMessage) error {
-	return s.writeMessage([]byte(head), body, []byte("}"))
+// WriteMessage implements [jsonrpc.Stream]. It does not copy the body.
+func (s *Stream) WriteMessage(head string, body json.RawMessage) error {
+	return s.writeParts([]byte(head), body, []byte("}"))
 }
 
-// writeMessage writes one message. Its parts contain no line feed.
-func (s *Stream) writeMessage(parts ...[]byte) error {
+// writeParts writes one message. Its parts contain no line feed.
+func (s *Stream) writeParts(parts ...[]byte) error {
 	length := 0
 	for _, part := range parts {
 		length += len(part)

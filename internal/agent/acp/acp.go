@@ -13,16 +13,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"slices"
 	"strings"
 
-	"github.com/sourcegraph/jsonrpc2"
-
 	"pollux/internal/agent"
+	"pollux/internal/jsonrpc"
 )
 
 const version = 1
+
+// maxLine limits a message from the agent, in bytes.
+const maxLine = 64 << 20
 
 type (
 	initialize struct {
@@ -103,7 +104,7 @@ type (
 type Conn struct {
 	client agent.Client
 	files  bool
-	rpc    *jsonrpc2.Conn
+	rpc    *jsonrpc.Conn
 }
 
 // Connect is [NewConn], for [agent.Warm].
@@ -115,7 +116,7 @@ func Connect(r io.ReadCloser, w io.WriteCloser, files bool, client agent.Client)
 // input to w. With files, the client serves files to the agent.
 func NewConn(r io.ReadCloser, w io.WriteCloser, files bool, client agent.Client) *Conn {
 	c := &Conn{client: client, files: files}
-	c.rpc = jsonrpc2.NewConn(context.Background(), newStream(r, w), handler(c.handle), jsonrpc2.SetLogger(log.New(io.Discard, "", 0)))
+	c.rpc = jsonrpc.NewConn(context.Background(), jsonrpc.Lines(r, w, maxLine), c.serve)
 	return c
 }
 
@@ -172,7 +173,7 @@ func (c *Conn) Prompt(session string, content []agent.Content, sent chan<- struc
 	var res struct {
 		StopReason string `json:"stopReason"`
 	}
-	turn, err := c.rpc.DispatchCall(context.Background(), "session/prompt", prompt{session, content})
+	turn, err := c.rpc.Start("session/prompt", prompt{session, content})
 	close(sent)
 	if err == nil {
 		err = turn.Wait(context.Background(), &raw)
@@ -191,36 +192,34 @@ func (c *Conn) Cancel(session string, sent <-chan struct{}) {
 	}()
 }
 
-// call sends a request and waits for the response. It ends with the context even
-// if the agent does not read.
+// call sends a request and waits for the response.
 func (c *Conn) call(ctx context.Context, method string, params, result any) error {
-	done := make(chan error, 1)
-	go func() { done <- c.rpc.Call(ctx, method, params, result) }()
-	select {
-	case err := <-done:
-		if err != nil && ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		return responseError(err)
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return responseError(c.rpc.Call(ctx, method, params, result))
 }
 
 // responseError returns an error response as an [*agent.Refused].
 func responseError(err error) error {
-	var rpc *jsonrpc2.Error
+	var rpc *jsonrpc.Error
 	if !errors.As(err, &rpc) {
 		return err
 	}
 	e := &agent.Refused{Code: int(rpc.Code), Message: rpc.Message}
 	if rpc.Data != nil {
 		var data struct{ Details string }
-		if json.Unmarshal(*rpc.Data, &data) == nil && data.Details != "" {
+		if json.Unmarshal(rpc.Data, &data) == nil && data.Details != "" {
 			e.Message += ": " + data.Details
 		}
 	}
 	return e
+}
+
+// serve handles a message of the agent. Another goroutine writes the answer: the agent does not
+// read while it writes, so the reader must not wait for a write.
+func (c *Conn) serve(ctx context.Context, _ *jsonrpc.Conn, req *jsonrpc.Request) {
+	result, err := c.handle(req.Method, req.Params)
+	if !req.Notif {
+		go c.rpc.Answer(ctx, req.ID, result, err)
+	}
 }
 
 // handle answers the agent's requests and forwards its updates.
@@ -248,7 +247,7 @@ func (c *Conn) handle(method string, params json.RawMessage) (any, error) {
 	var p file
 	switch {
 	case !c.files || method != "fs/read_text_file" && method != "fs/write_text_file":
-		return nil, &jsonrpc2.Error{Code: jsonrpc2.CodeMethodNotFound, Message: "not offered: " + method}
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "not offered: " + method}
 	case json.Unmarshal(params, &p) != nil:
 		return nil, fmt.Errorf("invalid parameters of %s", method)
 	case method == "fs/write_text_file":

@@ -1,43 +1,40 @@
 package acp
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"strings"
 	"testing"
 
-	"github.com/sourcegraph/jsonrpc2"
-
 	"pollux/internal/agent"
-	"pollux/internal/jsonl"
 )
 
 // An agent may write all its requests before it reads an answer.
 func TestACPWriterThatDoesNotRead(t *testing.T) {
 	ours, theirs := net.Pipe()
 	received := make(chan struct{})
-	conn := jsonrpc2.NewConn(t.Context(), newStream(ours, ours), handler(func(method string, _ json.RawMessage) (any, error) {
-		if method == "last" {
-			close(received)
-		}
-		return strings.Repeat("x", 1<<20), nil
-	}))
+	conn := NewConn(ours, ours, true, largeFile{received})
 	defer func() { conn.Close(); theirs.Close() }()
 	for i := range 100 {
-		line, _ := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": i, "method": "ask"})
+		line, _ := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": i, "method": "fs/read_text_file", "params": map[string]string{"path": "/x"}})
 		if _, err := theirs.Write(append(line, '\n')); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := theirs.Write([]byte(`{"jsonrpc":"2.0","method":"last"}` + "\n")); err != nil {
+	if _, err := theirs.Write([]byte(`{"jsonrpc":"2.0","method":"session/update","params":{}}` + "\n")); err != nil {
 		t.Fatal(err)
 	}
 	<-received
 }
+
+// largeFile is a client with one large file. It closes updated at the first update.
+type largeFile struct{ updated chan struct{} }
+
+func (largeFile) ReadFile(string, string) (string, error) { return strings.Repeat("x", 1<<20), nil }
+func (largeFile) WriteFile(string, string, string) error  { return nil }
+func (f largeFile) Update(agent.Update)                   { close(f.updated) }
 
 // A large prompt is cancelled while it is encoded. The cancellation came first, and the agent
 // ignored it.
@@ -61,76 +58,6 @@ func TestACPCancelFollowsThePrompt(t *testing.T) {
 	in.Close()
 	out.Close()
 	<-ended
-}
-
-func TestACPMessages(t *testing.T) {
-	for line, want := range map[string]bool{
-		`{"jsonrpc":"2.0","method":"m"}`:                true,
-		` {"jsonrpc":"2.0","id":1,"result":null} `:      true,
-		`{"jsonrpc":"2.0","id":"a","error":{"code":1}}`: true,
-		`{"level":"info"}`:                              false,
-		`{"jsonrpc":"2.0"}`:                             false,
-		`{"jsonrpc":"2.0","id":1}`:                      false,
-		`{"jsonrpc":"2.0","result":1}`:                  false,
-		`[{"jsonrpc":"2.0","method":"m"}]`:              false,
-		`{"jsonrpc":"2.0","method":"m"} and more`:       false,
-		``: false,
-	} {
-		if isMessage([]byte(line)) != want {
-			t.Errorf("%s: %v", line, !want)
-		}
-	}
-}
-
-type readOnly struct{ io.Reader }
-
-func (readOnly) Close() error                { return nil }
-func (readOnly) Write(b []byte) (int, error) { return len(b), nil }
-
-// Lines that are not messages are skipped, wherever they are cut. A line that is
-// too long ends the connection.
-func FuzzACPStream(f *testing.F) {
-	message := `{"jsonrpc":"2.0","method":"m"}`
-	f.Add("noise\n{not json}\n\n[1]\n" + message + "\n")
-	f.Add(message)
-	f.Add("\x00\xff\n{\n" + message + "\n" + message + "\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		want := 0
-		for line := range strings.Lines(text) {
-			if isMessage([]byte(line)) {
-				want++
-			}
-		}
-		s := newStream(readOnly{bytes.NewReader([]byte(text))}, readOnly{})
-		for got := 0; ; got++ {
-			var v json.RawMessage // jsonrpc2 validates the rest
-			if err := s.ReadObject(&v); err != nil {
-				if !errors.Is(err, io.EOF) || got != want {
-					t.Fatalf("%d messages of %d, then %v", got, want, err)
-				}
-				return
-			}
-		}
-	})
-}
-
-func TestACPLongLine(t *testing.T) {
-	s := newStream(readOnly{io.MultiReader(strings.NewReader(`{"a":"`), zeros{})}, readOnly{})
-	var v any
-	if err := s.ReadObject(&v); !errors.As(err, new(*jsonl.TooLongError)) {
-		t.Errorf("got %v", err)
-	}
-	var _ jsonrpc2.ObjectStream = s
-}
-
-// zeros is an endless reader of zeros.
-type zeros struct{}
-
-func (zeros) Read(b []byte) (int, error) {
-	for i := range b {
-		b[i] = '0'
-	}
-	return len(b), nil
 }
 
 // Agents report the model of a session in two ways.

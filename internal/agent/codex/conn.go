@@ -4,18 +4,23 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
 	"time"
 
 	"pollux/internal/agent"
+	"pollux/internal/jsonrpc"
 )
+
+// maxLine limits a message from the app server, in bytes.
+const maxLine = 64 << 20
 
 // A Conn is an [agent.Conn] with an app server. A conversation is a thread of the server.
 type Conn struct {
 	client agent.Client
-	rpc    *rpc
+	rpc    *jsonrpc.Conn
 
 	mu      sync.Mutex
 	threads map[string]*thread
@@ -66,12 +71,36 @@ type answered struct {
 
 func connect(r io.ReadCloser, w io.WriteCloser, _ bool, client agent.Client) agent.Conn {
 	c := &Conn{client: client, threads: make(map[string]*thread)}
-	c.rpc = newRPC(r, w, c.notice)
+	c.rpc = jsonrpc.NewConn(context.Background(), jsonrpc.Lines(r, w, maxLine), c.serve)
 	return c
 }
 
+// serve handles a message of the server, which asks for permissions and for input. It does not
+// read while it writes, so the reader must not wait for a write.
+func (c *Conn) serve(ctx context.Context, _ *jsonrpc.Conn, req *jsonrpc.Request) {
+	if req.Notif {
+		c.notice(req.Method, req.Params)
+		return
+	}
+	go c.rpc.ReplyWithError(ctx, req.ID, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "declined"})
+}
+
+// call sends a request and reads the response into result.
+func (c *Conn) call(ctx context.Context, method string, params, result any) error {
+	return refused(c.rpc.Call(ctx, method, params, result))
+}
+
+// refused returns an error response as an [*agent.Refused].
+func refused(err error) error {
+	var rpc *jsonrpc.Error
+	if errors.As(err, &rpc) {
+		return &agent.Refused{Code: int(rpc.Code), Message: rpc.Message}
+	}
+	return err
+}
+
 // Done implements [agent.Conn].
-func (c *Conn) Done() <-chan struct{} { return c.rpc.done }
+func (c *Conn) Done() <-chan struct{} { return c.rpc.DisconnectNotify() }
 
 // Close implements [agent.Conn].
 func (c *Conn) Close() error { return c.rpc.Close() }
@@ -79,10 +108,10 @@ func (c *Conn) Close() error { return c.rpc.Close() }
 // Initialize implements [agent.Conn].
 func (c *Conn) Initialize(ctx context.Context) error {
 	info := map[string]string{"name": "pollux", "title": "Pollux", "version": "1"}
-	if err := c.rpc.call(ctx, "initialize", map[string]any{"clientInfo": info}, new(struct{})); err != nil {
+	if err := c.call(ctx, "initialize", map[string]any{"clientInfo": info}, new(struct{})); err != nil {
 		return err
 	}
-	go c.rpc.in.Encode(request{Method: "initialized"})
+	go c.rpc.Notify(ctx, "initialized", nil)
 	return nil
 }
 
@@ -97,7 +126,7 @@ func (c *Conn) NewSession(ctx context.Context, dir string) (agent.Session, error
 		Account  json.RawMessage `json:"account"`
 		Required bool            `json:"requiresOpenaiAuth"`
 	}
-	if err := c.rpc.call(ctx, "account/read", map[string]bool{"refreshToken": false}, &login); err != nil {
+	if err := c.call(ctx, "account/read", map[string]bool{"refreshToken": false}, &login); err != nil {
 		return agent.Session{}, err
 	}
 	if login.Required && (len(login.Account) == 0 || string(login.Account) == "null") {
@@ -119,7 +148,7 @@ func (c *Conn) NewSession(ctx context.Context, dir string) (agent.Session, error
 	}
 	// "sandbox" is left out: it would replace the permissions of the process.
 	params := map[string]any{"cwd": dir, "approvalPolicy": "never", "ephemeral": true, "config": map[string]any{"mcp_servers": servers}}
-	if err := c.rpc.call(ctx, "thread/start", params, &res); err != nil {
+	if err := c.call(ctx, "thread/start", params, &res); err != nil {
 		return agent.Session{}, err
 	}
 	if res.Sandbox.Type != "readOnly" || res.Sandbox.Network || res.Approval != "never" || res.Profile.ID != profile {
@@ -139,7 +168,7 @@ func (c *Conn) servers(ctx context.Context, dir string) (map[string]any, error) 
 			Servers map[string]json.RawMessage `json:"mcp_servers"`
 		} `json:"config"`
 	}
-	if err := c.rpc.call(ctx, "config/read", map[string]any{"cwd": dir}, &res); err != nil {
+	if err := c.call(ctx, "config/read", map[string]any{"cwd": dir}, &res); err != nil {
 		return nil, err
 	}
 	off := make(map[string]any)
@@ -181,21 +210,15 @@ func (c *Conn) Prompt(session string, content []agent.Content, sent chan<- struc
 		th.turn = nil
 		c.mu.Unlock()
 	}()
-	response, err := c.rpc.send("turn/start", params)
+	start, err := c.rpc.Start("turn/start", params)
 	close(sent)
-	if err != nil {
-		return agent.PromptResult{}, err
-	}
 	var started struct {
 		Turn struct {
 			ID string `json:"id"`
 		} `json:"turn"`
 	}
-	select {
-	case m := <-response:
-		err = m.into(&started)
-	case <-c.rpc.done:
-		err = errEnded
+	if err == nil {
+		err = refused(start.Wait(context.Background(), &started))
 	}
 	if err != nil {
 		return agent.PromptResult{}, err
@@ -203,11 +226,11 @@ func (c *Conn) Prompt(session string, content []agent.Content, sent chan<- struc
 	for {
 		select {
 		case <-t.cancel:
-			go c.rpc.send("turn/interrupt", map[string]string{"threadId": session, "turnId": started.Turn.ID})
+			go c.rpc.Start("turn/interrupt", map[string]string{"threadId": session, "turnId": started.Turn.ID})
 		case end := <-t.end:
 			return c.result(th, t, end)
-		case <-c.rpc.done:
-			return agent.PromptResult{}, errEnded
+		case <-c.rpc.DisconnectNotify():
+			return agent.PromptResult{}, jsonrpc.ErrClosed
 		}
 	}
 }

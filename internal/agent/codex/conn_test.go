@@ -5,9 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"pollux/internal/agent"
+	"pollux/internal/jsonrpc"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -41,6 +44,9 @@ type server struct {
 	out      *io.PipeWriter
 }
 
+// answerID matches the ID of a recorded answer, which another client asked for.
+var answerID = regexp.MustCompile(`(?m)^{"id":\d+,"result"`)
+
 func play(t *testing.T, script string) *server {
 	t.Helper()
 	fromClient, toServer := io.Pipe()
@@ -66,7 +72,8 @@ func play(t *testing.T, script string) *server {
 			if method != m.Method {
 				t.Errorf("the server receives %s, not %s", m.Method, method)
 			}
-			io.WriteString(toClient, strings.TrimRight(lines, "\n")+"\n")
+			lines = answerID.ReplaceAllString(strings.TrimRight(lines, "\n"), fmt.Sprintf(`{"id":%d,"result"`, m.ID))
+			io.WriteString(toClient, lines+"\n")
 		}
 	}()
 	t.Cleanup(func() {
@@ -219,7 +226,7 @@ func TestConnCancel(t *testing.T) {
 		t.Errorf("%+v, %v", res, err)
 	}
 	for line := range s.requests {
-		if strings.Contains(line, `{"id":"a","error":{"code":-32601,`) {
+		if strings.Contains(line, `"id":"a","error":{"code":-32601,`) {
 			break
 		}
 	}
@@ -242,7 +249,7 @@ func TestConnEnds(t *testing.T) {
 		<-sent
 		s.out.Close()
 	}()
-	if _, err := s.conn.Prompt(session.ID, nil, sent); !errors.Is(err, errEnded) {
+	if _, err := s.conn.Prompt(session.ID, nil, sent); !errors.Is(err, jsonrpc.ErrClosed) {
 		t.Errorf("got %v", err)
 	}
 	<-s.conn.Done()
@@ -288,17 +295,20 @@ func FuzzConn(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		want := 0
 		for line := range strings.Lines(text) {
-			if m, ok := parse([]byte(line)); ok && m.Method != "" && len(m.ID) == 0 {
+			if m, err := jsonrpc.Parse([]byte(line)); err == nil && m.Method != nil && m.ID == nil {
 				want++
 			}
 		}
 		got := 0
 		c := &Conn{client: new(recorder), threads: map[string]*thread{"t": {turn: &turn{end: make(chan turnEnd, 1)}}, "thread-1": {turn: &turn{end: make(chan turnEnd, 1)}}}}
-		r := newRPC(reader{strings.NewReader(text)}, discard{io.Discard}, func(method string, params json.RawMessage) {
-			got++
-			c.notice(method, params)
+		stream := jsonrpc.Lines(reader{strings.NewReader(text)}, discard{io.Discard}, maxLine)
+		conn := jsonrpc.NewConn(t.Context(), stream, func(_ context.Context, _ *jsonrpc.Conn, req *jsonrpc.Request) {
+			if req.Notif {
+				got++
+				c.notice(req.Method, req.Params)
+			}
 		})
-		<-r.done
+		<-conn.DisconnectNotify()
 		if got != want {
 			t.Errorf("%d notifications of %d", got, want)
 		}

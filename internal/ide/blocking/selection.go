@@ -10,6 +10,7 @@ import (
 	"pollux/internal/companion"
 	"pollux/internal/editor"
 	"pollux/internal/ide/mcp"
+	"pollux/internal/jsonrpc"
 	"pollux/internal/outbox"
 	"pollux/internal/paths"
 )
@@ -106,7 +107,7 @@ func (ms *Messages) encode(m Selection) (json.RawMessage, error) {
 			return e.params, nil
 		}
 	}
-	params, err := editor.Encode(m)
+	params, err := jsonrpc.Encode(m)
 	if err == nil {
 		ms.last = [2]encodedSelection{{m, params}, ms.last[0]}
 	}

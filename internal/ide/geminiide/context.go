@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 
 	"pollux/internal/companion"
-	"pollux/internal/editor"
+	"pollux/internal/jsonrpc"
 )
 
 // wireContext returns the context as the CLI receives it: the newest files,
@@ -47,7 +47,7 @@ func (s *Server) context() *encodedContext {
 
 // encodeParams encodes the parameters of a notification.
 func encodeParams(params any) json.RawMessage {
-	data, err := editor.Encode(params)
+	data, err := jsonrpc.Encode(params)
 	if err != nil {
 		panic(err) // strings and numbers
 	}

@@ -9,6 +9,7 @@ package geminiide
 
 import (
 	"pollux/internal/editor"
+	"pollux/internal/jsonrpc"
 	"pollux/internal/sys/disk"
 )
 
@@ -112,7 +113,7 @@ type ClosedContent struct {
 
 // Text returns the text block's text.
 func (c ClosedContent) Text() string {
-	b, err := editor.Encode(c)
+	b, err := jsonrpc.Encode(c)
 	if err != nil {
 		panic(err) // a struct of one string
 	}

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"pollux/internal/editor"
+	"pollux/internal/jsonrpc"
 )
 
 // A Tool is a row of the table of an agent's tools.
@@ -56,7 +56,7 @@ func DecodeArgs(args json.RawMessage, v any) error {
 	if len(args) == 0 {
 		return nil
 	}
-	if err := editor.Decode(args, v); err != nil {
+	if err := jsonrpc.Decode(args, v); err != nil {
 		return fmt.Errorf("the arguments do not fit: %w", err)
 	}
 	return nil

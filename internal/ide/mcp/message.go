@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 
-	"pollux/internal/editor"
+	"pollux/internal/jsonrpc"
 )
 
 const (
@@ -17,10 +17,10 @@ const (
 
 // The codes of JSON-RPC errors.
 const (
-	codeParse          = editor.CodeParseError
-	codeInvalidRequest = editor.CodeInvalidRequest
-	codeNoMethod       = editor.CodeMethodNotFound
-	codeInvalidParams  = editor.CodeInvalidParams
+	codeParse          = jsonrpc.CodeParseError
+	codeInvalidRequest = jsonrpc.CodeInvalidRequest
+	codeNoMethod       = jsonrpc.CodeMethodNotFound
+	codeInvalidParams  = jsonrpc.CodeInvalidParams
 )
 
 // A message is a message of an agent. Its raw parts share the memory of the bytes that were
@@ -31,7 +31,7 @@ type message struct {
 	Method  string          `json:"method"`
 	Params  json.RawMessage `json:"params"` // nil for a call of a tool
 	Result  json.RawMessage `json:"result"`
-	Error   *editor.Error   `json:"error"`
+	Error   *jsonrpc.Error  `json:"error"`
 	call    toolCall
 }
 
@@ -53,9 +53,9 @@ func parse(data []byte) (m message, err error) {
 		Method  string          `json:"method"`
 		Call    toolCall        `json:"params"`
 	}
-	if editor.Decode(data, &call) == nil && call.Method == methodCall {
+	if jsonrpc.Decode(data, &call) == nil && call.Method == methodCall {
 		m = message{Version: call.Version, ID: call.ID, Method: call.Method, call: call.Call}
-	} else if err := editor.Decode(data, &m); err != nil {
+	} else if err := jsonrpc.Decode(data, &m); err != nil {
 		return m, err
 	}
 	if string(m.ID) == "null" {
@@ -96,7 +96,7 @@ func (o *outgoing) encode(stream int) []byte {
 		}
 		m = r
 	}
-	data, err := editor.Encode(m)
+	data, err := jsonrpc.Encode(m)
 	if err != nil {
 		panic(err) // an agent's package sends texts, numbers and JSON
 	}
@@ -108,7 +108,7 @@ type response struct {
 	Version string          `json:"jsonrpc"`
 	ID      json.RawMessage `json:"id"`
 	Result  any             `json:"result,omitempty"`
-	Error   *editor.Error   `json:"error,omitempty"`
+	Error   *jsonrpc.Error  `json:"error,omitempty"`
 }
 
 // A request is a request to an agent, or a notification, which has no ID.
@@ -121,5 +121,5 @@ type request struct {
 
 // failure returns the answer to a request that failed. The ID is nil if it is not known.
 func failure(id json.RawMessage, code int64, text string) response {
-	return response{Version: "2.0", ID: id, Error: &editor.Error{Code: code, Message: text}}
+	return response{Version: "2.0", ID: id, Error: &jsonrpc.Error{Code: code, Message: text}}
 }

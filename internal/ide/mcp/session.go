@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"pollux/internal/companion"
-	"pollux/internal/editor"
+	"pollux/internal/jsonrpc"
 	"pollux/internal/outbox"
 	"pollux/internal/termtext"
 )
@@ -217,7 +217,7 @@ func (s *Session) receive(m message, put func(*outgoing)) bool {
 		var p struct {
 			ID json.RawMessage `json:"requestId"`
 		}
-		if editor.Decode(m.Params, &p) == nil {
+		if jsonrpc.Decode(m.Params, &p) == nil {
 			s.cancelCall(p.ID)
 		}
 	}
@@ -258,7 +258,7 @@ func (s *Session) initialize(c *Call, m message) {
 			Roots json.RawMessage `json:"roots"`
 		} `json:"capabilities"`
 	}
-	if err := editor.Decode(m.Params, &p); err != nil {
+	if err := jsonrpc.Decode(m.Params, &p); err != nil {
 		c.fail(codeInvalidParams, "the parameters of initialize do not fit: "+err.Error())
 		return
 	}
@@ -467,7 +467,7 @@ func (s *Session) Roots(ctx context.Context) (uris []string, err error) {
 			URI string `json:"uri"`
 		} `json:"roots"`
 	}
-	if err := editor.Decode(m.Result, &list); err != nil {
+	if err := jsonrpc.Decode(m.Result, &list); err != nil {
 		return nil, err
 	}
 	for _, root := range list.Roots {

@@ -24,6 +24,7 @@ import (
 	"github.com/rivo/uniseg"
 
 	"pollux/internal/editor"
+	"pollux/internal/jsonrpc"
 	"pollux/internal/lazy"
 	"pollux/internal/paths"
 	"pollux/internal/termtext"
@@ -48,7 +49,7 @@ func Serve(ctx context.Context, conn io.ReadWriteCloser, cfg Config) {
 	s := &server{cfg: cfg, ctx: ctx, end: cancel, docs: make(map[string]*document), diffs: make(map[string]editor.Diff)}
 	s.out = editor.NewOutbox(cancel, nil)
 	ready := make(chan struct{})
-	s.conn = editor.NewConn(ctx, editor.Drained(editor.NewStream(conn), s.out), func(_ context.Context, _ *editor.Conn, req *editor.Request) {
+	s.conn = jsonrpc.NewConn(ctx, editor.Drained(editor.NewStream(conn), s.out), func(_ context.Context, _ *jsonrpc.Conn, req *jsonrpc.Request) {
 		<-ready
 		s.handle(req)
 	})
@@ -78,7 +79,7 @@ type server struct {
 	cfg    Config
 	ctx    context.Context
 	end    func()
-	conn   *editor.Conn
+	conn   *jsonrpc.Conn
 	client *editor.Client
 	out    *editor.Outbox
 	asking sync.WaitGroup
@@ -167,27 +168,27 @@ type (
 	}
 )
 
-func (s *server) handle(req *editor.Request) {
+func (s *server) handle(req *jsonrpc.Request) {
 	result, err := s.dispatch(req)
 	if req.Notif {
 		return
 	}
 	s.put(result, func(ctx context.Context, result json.RawMessage) {
-		var rpc *editor.Error
+		var rpc *jsonrpc.Error
 		switch {
 		case err == nil:
 			s.conn.Reply(ctx, req.ID, result)
 		case errors.As(err, &rpc):
 			s.conn.ReplyWithError(ctx, req.ID, rpc)
 		default:
-			s.conn.ReplyWithError(ctx, req.ID, &editor.Error{Code: -32803, Message: err.Error()}) // RequestFailed
+			s.conn.ReplyWithError(ctx, req.ID, &jsonrpc.Error{Code: -32803, Message: err.Error()}) // RequestFailed
 		}
 	})
 }
 
 // put queues a message with that content, which write gets encoded.
 func (s *server) put(content any, write func(context.Context, json.RawMessage)) {
-	data, _ := editor.Encode(content)
+	data, _ := jsonrpc.Encode(content)
 	s.out.Put(len(data), func(ctx context.Context) { write(ctx, data) })
 }
 
@@ -221,7 +222,7 @@ func (s *server) call(method string, params, result any) error {
 	}
 }
 
-func (s *server) dispatch(req *editor.Request) (any, error) {
+func (s *server) dispatch(req *jsonrpc.Request) (any, error) {
 	switch req.Method {
 	case "initialize":
 		p, err := editor.Params[initializeParams](req)
@@ -235,10 +236,10 @@ func (s *server) dispatch(req *editor.Request) (any, error) {
 		return nil, nil
 	}
 	if !s.initialized {
-		return nil, &editor.Error{Code: -32002, Message: "send initialize first"}
+		return nil, &jsonrpc.Error{Code: -32002, Message: "send initialize first"}
 	}
 	if s.down && !req.Notif {
-		return nil, &editor.Error{Code: editor.CodeInvalidRequest, Message: "the server is shutting down"}
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the server is shutting down"}
 	}
 	switch req.Method {
 	case "shutdown":
@@ -279,7 +280,7 @@ func (s *server) dispatch(req *editor.Request) (any, error) {
 	if req.Notif {
 		return nil, nil
 	}
-	return nil, &editor.Error{Code: editor.CodeMethodNotFound, Message: "unknown method " + req.Method}
+	return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "unknown method " + req.Method}
 }
 
 // The kind of the code actions, and their commands.

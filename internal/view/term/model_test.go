@@ -16,6 +16,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"pollux/internal/editor"
+	"pollux/internal/jsonrpc"
 )
 
 // A bench runs a model as Bubble Tea does, in a synctest bubble, with a companion that
@@ -34,8 +35,8 @@ type bench struct {
 func newBench(t *testing.T, cfg Config) *bench {
 	b := &bench{msgs: make(chan tea.Msg), reply: editor.DiffAcceptResult{Status: editor.StatusAccepted}}
 	local, remote := net.Pipe()
-	companion := editor.NewConn(t.Context(), editor.NewStream(remote), editor.HandlerWithError(
-		func(_ context.Context, _ *editor.Conn, req *editor.Request) (any, error) {
+	companion := jsonrpc.NewConn(t.Context(), editor.NewStream(remote), jsonrpc.HandlerWithError(
+		func(_ context.Context, _ *jsonrpc.Conn, req *jsonrpc.Request) (any, error) {
 			d, err := editor.Params[editor.DiffID](req)
 			b.mu.Lock()
 			defer b.mu.Unlock()

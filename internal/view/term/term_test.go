@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"pollux/internal/editor"
+	"pollux/internal/jsonrpc"
 	"pollux/internal/sys/systest"
 )
 
@@ -144,7 +145,7 @@ func TestRunEndsBySignal(t *testing.T) {
 	defer signal.Stop(received)
 	for range 100 {
 		local, remote := net.Pipe()
-		companion := editor.NewConn(t.Context(), editor.NewStream(remote), editor.HandlerWithError(func(context.Context, *editor.Conn, *editor.Request) (any, error) {
+		companion := jsonrpc.NewConn(t.Context(), editor.NewStream(remote), jsonrpc.HandlerWithError(func(context.Context, *jsonrpc.Conn, *jsonrpc.Request) (any, error) {
 			return struct{}{}, nil
 		}))
 		ctx, cancel := context.WithCancel(t.Context())
@@ -274,7 +275,7 @@ func TestScreenAfterAQuickEditor(t *testing.T) {
 func TestEditsInOrder(t *testing.T) {
 	local, remote := net.Pipe()
 	var got []string
-	companion := editor.NewConn(t.Context(), editor.NewStream(remote), editor.HandlerWithError(func(_ context.Context, _ *editor.Conn, req *editor.Request) (any, error) {
+	companion := jsonrpc.NewConn(t.Context(), editor.NewStream(remote), jsonrpc.HandlerWithError(func(_ context.Context, _ *jsonrpc.Conn, req *jsonrpc.Request) (any, error) {
 		edit, err := editor.Params[editor.DiffChange](req)
 		if err == nil && edit.Content != nil {
 			got = append(got, *edit.Content)

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"pollux/internal/editor"
+	"pollux/internal/jsonrpc"
 )
 
 // A fake is a tmux that reports its arguments, and ends a popup with the exit
@@ -22,7 +23,7 @@ type fake struct {
 	t     *testing.T
 	calls chan net.Conn // of tmux
 	popup net.Conn
-	conn  *editor.Conn // the companion's end
+	conn  *jsonrpc.Conn // the companion's end
 }
 
 // envFake makes the test binary the fake. It holds the address of the test.
@@ -72,8 +73,8 @@ func newFake(t *testing.T) (*fake, net.Conn) {
 	t.Setenv("GORACE", "atexit_sleep_ms=10")
 	t.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	mine, theirs := net.Pipe()
-	f.conn = editor.NewConn(context.Background(), editor.NewStream(mine),
-		editor.HandlerWithError(func(_ context.Context, _ *editor.Conn, req *editor.Request) (any, error) {
+	f.conn = jsonrpc.NewConn(context.Background(), editor.NewStream(mine),
+		jsonrpc.HandlerWithError(func(_ context.Context, _ *jsonrpc.Conn, req *jsonrpc.Request) (any, error) {
 			return editor.InitializeResult{Protocol: editor.ProtocolVersion}, nil
 		}))
 	t.Cleanup(func() { f.conn.Close() })

@@ -1,4 +1,6 @@
-package editor
+// Package jsonrpc is one end of a connection that carries JSON-RPC 2.0. The editor protocol,
+// the agents that Pollux asks, and the pool use it, each with its own [Stream].
+package jsonrpc
 
 import (
 	"context"
@@ -18,6 +20,7 @@ const (
 	CodeInvalidRequest = -32600
 	CodeMethodNotFound = -32601
 	CodeInvalidParams  = -32602
+	CodeInternalError  = -32603
 )
 
 // ErrClosed reports that a connection has ended.
@@ -43,9 +46,9 @@ type Request struct {
 	Notif  bool
 }
 
-// A message is any message of JSON-RPC 2.0. Its raw parts share the memory of the bytes
+// A Message is any message of JSON-RPC 2.0. Its raw parts share the memory of the bytes
 // that were read.
-type message struct {
+type Message struct {
 	ID     json.RawMessage `json:"id"`
 	Method *string         `json:"method"`
 	Params json.RawMessage `json:"params"`
@@ -53,8 +56,8 @@ type message struct {
 	Error  *Error          `json:"error"`
 }
 
-// parseMessage decodes a message.
-func parseMessage(data []byte) (m message, err error) {
+// Parse decodes a message.
+func Parse(data []byte) (m Message, err error) {
 	if err := Decode(data, &m); err != nil {
 		return m, err
 	}
@@ -79,17 +82,22 @@ type HandlerFunc func(context.Context, *Conn, *Request)
 func HandlerWithError(f func(context.Context, *Conn, *Request) (any, error)) HandlerFunc {
 	return func(ctx context.Context, c *Conn, req *Request) {
 		result, err := f(ctx, c, req)
-		var rpc *Error
-		switch {
-		case req.Notif:
-		case err == nil:
-			c.Reply(ctx, req.ID, result)
-		case errors.As(err, &rpc):
-			c.ReplyWithError(ctx, req.ID, rpc)
-		default:
-			c.ReplyWithError(ctx, req.ID, &Error{Message: err.Error()})
+		if !req.Notif {
+			c.Answer(ctx, req.ID, result, err)
 		}
 	}
+}
+
+// Answer answers a request with a result, or with an error.
+func (c *Conn) Answer(ctx context.Context, id ID, result any, err error) error {
+	var rpc *Error
+	switch {
+	case err == nil:
+		return c.Reply(ctx, id, result)
+	case !errors.As(err, &rpc):
+		rpc = &Error{Code: CodeInternalError, Message: err.Error()}
+	}
+	return c.ReplyWithError(ctx, id, rpc)
 }
 
 // A Conn is a connection between two sides that send each other requests and
@@ -100,7 +108,7 @@ func HandlerWithError(f func(context.Context, *Conn, *Request) (any, error)) Han
 // a message several times with encoding/json, whichever codec it has: with it, a change of
 // 5 MB took more than twice as long to reach the editor.
 type Conn struct {
-	stream messageStream
+	stream Stream
 	handle HandlerFunc
 	ended  chan struct{}
 	cancel context.CancelFunc
@@ -111,15 +119,18 @@ type Conn struct {
 	pending map[ID]*Call
 }
 
-// A messageStream is a [Stream] or a stream that [Drained] returns.
-type messageStream interface {
-	readParsed() (message, error)
-	write(head string, body json.RawMessage) error
+// A Stream carries the messages of a [Conn].
+type Stream interface {
+	// ReadMessage returns the next message. An error ends the connection.
+	ReadMessage() (Message, error)
+	// WriteMessage writes the message that consists of head, body and a closing brace. Several
+	// goroutines may call it.
+	WriteMessage(head string, body json.RawMessage) error
 	Close() error
 }
 
 // NewConn returns a connection that ends with ctx.
-func NewConn(ctx context.Context, s messageStream, handle HandlerFunc) *Conn {
+func NewConn(ctx context.Context, s Stream, handle HandlerFunc) *Conn {
 	ctx, cancel := context.WithCancel(ctx)
 	c := &Conn{stream: s, handle: handle, ended: make(chan struct{}), cancel: cancel, pending: make(map[ID]*Call)}
 	go c.read(ctx)
@@ -133,7 +144,7 @@ func NewConn(ctx context.Context, s messageStream, handle HandlerFunc) *Conn {
 func (c *Conn) read(ctx context.Context) {
 	defer c.Close()
 	for {
-		m, err := c.stream.readParsed()
+		m, err := c.stream.ReadMessage()
 		switch {
 		case err != nil:
 			return
@@ -173,7 +184,7 @@ func (c *Conn) Close() error {
 func (c *Conn) DisconnectNotify() <-chan struct{} { return c.ended }
 
 // A Call is a request that waits for its answer.
-type Call struct{ answer chan message }
+type Call struct{ answer chan Message }
 
 // Wait waits for the answer and decodes the result, unless it is nil.
 func (call *Call) Wait(ctx context.Context, result any) error {
@@ -189,22 +200,36 @@ func (call *Call) Wait(ctx context.Context, result any) error {
 		}
 		return Decode(m.Result, result)
 	case <-ctx.Done():
-		return ctx.Err()
+		return context.Cause(ctx)
 	}
 }
 
-// Call calls a method and waits for the answer. Params and result may be nil.
+// Call calls a method and waits for the answer. Params and result may be nil. It ends with the
+// context, with its [context.Cause], even if the other side does not read.
 func (c *Conn) Call(ctx context.Context, method string, params, result any) error {
-	call, err := c.Start(method, params)
-	if err != nil {
-		return err
+	type started struct {
+		call *Call
+		err  error
 	}
-	return call.Wait(ctx, result)
+	sent := make(chan started, 1)
+	go func() {
+		call, err := c.Start(method, params)
+		sent <- started{call, err}
+	}()
+	select {
+	case s := <-sent:
+		if s.err != nil {
+			return s.err
+		}
+		return s.call.Wait(ctx, result)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
-// Start sends a request. Params may be nil.
+// Start sends a request, and returns when it is written. Params may be nil.
 func (c *Conn) Start(method string, params any) (*Call, error) {
-	call := &Call{answer: make(chan message, 1)}
+	call := &Call{answer: make(chan Message, 1)}
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
@@ -256,7 +281,7 @@ func (c *Conn) send(members, name string, value any) error {
 		}
 		head += `,"` + name + `":`
 	}
-	err := c.stream.write(head, body)
+	err := c.stream.WriteMessage(head, body)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
