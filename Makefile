@@ -31,7 +31,7 @@ web:
 	./web/build.sh
 
 bench: build
-	./scripts/setup.sh cli
+	./scripts/setup.sh agents
 	go run ./bench -write docs/BENCHMARKS.md $(BENCH)
 
 screenshots:

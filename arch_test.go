@@ -21,7 +21,7 @@ import (
 // pollux/internal that each package may import. sys stands for the four packages below it.
 var allowed = map[string][]string{
 	"pollux":                                    {"cli"},
-	"pollux/bench":                              {"agent/gemini/fakecli", "agent/shared", "editor", "fakemodel", "ide/claudeide", "ide/geminiide/client", "sys"},
+	"pollux/bench":                              {"agent/gemini/fakecli", "agent/shared", "editor", "fakemodel", "ide/claudeide", "ide/geminiide/client", "realagents", "sys"},
 	"pollux/docs":                               {},
 	"pollux/e2e":                                {},
 	"pollux/editors":                            {},
@@ -88,6 +88,7 @@ var allowed = map[string][]string{
 	"pollux/internal/npm":                       {"sys"},
 	"pollux/internal/outbox":                    {},
 	"pollux/internal/paths":                     {"sys"},
+	"pollux/internal/realagents":                {},
 	"pollux/internal/remote":                    {"editor", "jsonl", "lazy", "outbox", "paths", "sys", "termtext"},
 	"pollux/internal/sys/disk":                  {},
 	"pollux/internal/sys/proc":                  {"sys"},

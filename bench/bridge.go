@@ -17,6 +17,7 @@ import (
 
 	"pollux/internal/agent/gemini/fakecli"
 	"pollux/internal/fakemodel"
+	"pollux/internal/realagents"
 )
 
 const (
@@ -36,8 +37,10 @@ type subject struct {
 	// the real CLI on a model that answers at once, in the second a CLI that
 	// only prints.
 	real, fake []string
+	bin        string // first in the PATH of both
 	project    string // a small directory
 	large      string // a repository of 100,000 files
+	user       realagents.User
 }
 
 // hello is a model that answers at once.
@@ -103,10 +106,12 @@ func newSubject(of setup, script fakemodel.Script) (s *subject, end func(), err 
 		model.Close()
 		os.RemoveAll(dir)
 	}
+	project := filepath.Join(dir, "project")
 	s = &subject{
-		argv: []string{of.binary, "bridge"}, project: filepath.Join(dir, "project"), large: filepath.Join(dir, "large"),
+		argv: []string{of.binary, "bridge"}, bin: filepath.Join(dir, "bin"), project: project, large: filepath.Join(dir, "large"),
+		user: realagents.User{Cache: of.cache, Home: filepath.Join(dir, "home"), Project: project, Model: model.URL},
 	}
-	if err := s.prepare(dir, of.cli, model.URL); err != nil {
+	if err := s.prepare(dir); err != nil {
 		end()
 		return nil, nil, err
 	}
@@ -119,32 +124,29 @@ func withEnv(env []string, more ...string) []string {
 	return slices.Concat(env[:len(env)-1], more, env[len(env)-1:])
 }
 
-func (s *subject) prepare(dir, cli, url string) error {
-	cli, err := filepath.Abs(cli)
-	if err != nil {
-		return err
-	}
-	if _, err := os.Stat(cli); err != nil {
-		return fmt.Errorf("%w: run scripts/setup.sh cli, or name another with -cli", err)
-	}
-	home := filepath.Join(dir, "home")
-	for _, d := range []string{s.project, filepath.Join(home, ".gemini"), filepath.Join(dir, "tmp")} {
+func (s *subject) prepare(dir string) error {
+	tmp := filepath.Join(dir, "tmp")
+	for _, d := range []string{s.bin, s.project, s.user.Home, tmp} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
 			return err
 		}
 	}
-	settings := `{"security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": false}}}`
-	if err := os.WriteFile(filepath.Join(home, ".gemini", "settings.json"), []byte(settings), 0o600); err != nil {
-		return err
-	}
-	fake, err := fakecli.Install(filepath.Join(dir, "fake"), "0.61.0")
+	cli, variables, err := s.install("gemini")
 	if err != nil {
 		return err
 	}
-	env := append(os.Environ(), "HOME="+home, "TMPDIR="+filepath.Join(dir, "tmp"),
-		"GEMINI_MIN_INVOCATION_GAP_MS=0", "GEMINI_SPAWN_JITTER_MAX_MS=0", "GEMINI_DEFAULT_MODEL=gemini-2.5-flash",
-		"GEMINI_API_KEY=none", "GOOGLE_GEMINI_BASE_URL="+url, "POLLUX_POOL=off",
-		"POLLUX_RUNTIME_DIR="+filepath.Join(dir, "run"), "POLLUX_STATE_DIR="+filepath.Join(dir, "state"))
+	fake, err := fakecli.Install(filepath.Join(dir, "fake"), realagents.Version("gemini"))
+	if err != nil {
+		return err
+	}
+	// The agents do not start themselves again with a larger heap: Pollux starts them in the same way.
+	env := slices.Concat([]string{
+		"HOME=" + s.user.Home, "TMPDIR=" + tmp,
+		"PATH=" + strings.Join([]string{s.bin, realagents.NodeDir(s.user.Cache), os.Getenv("PATH")}, ":"),
+		"GEMINI_MIN_INVOCATION_GAP_MS=0", "GEMINI_SPAWN_JITTER_MAX_MS=0",
+		"GEMINI_DEFAULT_MODEL=gemini-2.5-flash", "GEMINI_CLI_NO_RELAUNCH=true", "QWEN_CODE_NO_RELAUNCH=true", "POLLUX_POOL=off",
+		"POLLUX_RUNTIME_DIR=" + filepath.Join(dir, "run"), "POLLUX_STATE_DIR=" + filepath.Join(dir, "state"),
+	}, variables)
 	s.real = append(slices.Clone(env), "GEMINI_CLI_PATH="+cli)
 	s.fake = append(slices.Clone(env), "GEMINI_CLI_PATH="+fake)
 	return nil
@@ -182,17 +184,32 @@ func (s *subject) fill() error {
 	return nil
 }
 
+// install writes the settings of a real agent. It returns its program, and its variables.
+func (s *subject) install(name string) (program string, env []string, err error) {
+	program = realagents.Program(s.user.Cache, name)
+	if _, err := os.Stat(program); err != nil {
+		return "", nil, fmt.Errorf("%w: run scripts/setup.sh agents, or name its directory with -cache", err)
+	}
+	env, err = s.user.Configure(name)
+	return program, env, err
+}
+
 // cliAlone asks the real CLI a question without a bridge.
 func (s *subject) cliAlone() (time.Duration, error) {
-	cmd := exec.Command(strings.TrimPrefix(s.real[len(s.real)-1], "GEMINI_CLI_PATH="),
-		"--output-format=stream-json", "--model=gemini-2.5-flash")
-	cmd.Env = append(slices.Clone(s.real), "GEMINI_CLI_NO_RELAUNCH=true")
-	cmd.Dir = s.project
-	cmd.Stdin = strings.NewReader("hi")
+	return s.oneShot("gemini", "-p")
+}
+
+// oneShot asks an agent a question without a bridge, with a command that ends in it.
+func (s *subject) oneShot(argv ...string) (time.Duration, error) {
+	cmd := exec.Command(realagents.Program(s.user.Cache, argv[0]), append(slices.Clone(argv[1:]), "hi")...)
+	cmd.Env, cmd.Dir = s.real, s.project
 	began := time.Now()
-	out, err := cmd.Output()
+	out, err := cmd.CombinedOutput()
 	if err == nil && !bytes.Contains(out, []byte("hello")) {
-		err = errors.New("the CLI did not answer: run scripts/setup.sh cli")
+		err = errors.New("no answer")
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w: %.2000s", strings.Join(argv, " "), err, out)
 	}
 	return time.Since(began), err
 }
@@ -256,6 +273,22 @@ func call(c *mcp.ClientSession, args map[string]any) (took time.Duration, r *mcp
 	return took, r, err
 }
 
+// askTimes makes n calls with a pause after each, and adds how long they took. It returns the
+// last result.
+func askTimes(col column, name string, c *mcp.ClientSession, n int, pause time.Duration, args map[string]any) (
+	last *mcp.CallToolResult, err error,
+) {
+	for range n {
+		var took time.Duration
+		if took, last, err = call(c, args); err != nil {
+			return nil, err
+		}
+		col.add(name, "ms", ms(took))
+		time.Sleep(pause)
+	}
+	return last, nil
+}
+
 // asking returns the arguments of a call in the small directory.
 func (s *subject) asking(prompt string) map[string]any {
 	return map[string]any{"prompt": prompt, "workingDirectory": s.project}
@@ -270,20 +303,7 @@ func (s *subject) questions(col column) error {
 	env := withEnv(s.real, fmt.Sprintf("GEMINI_MAX_CONCURRENT=%d", callsAtOnce))
 	const first, spaced = "the first question [gemini alone]", "a later question, another session [gemini alone]"
 	err := s.serve(env, func(c *mcp.ClientSession, cmd *exec.Cmd) error {
-		var last *mcp.CallToolResult
-		asks := func(name string, n int, pause time.Duration, args map[string]any) error {
-			for range n {
-				took, r, err := call(c, args)
-				if err != nil {
-					return err
-				}
-				last = r
-				col.add(name, "ms", ms(took))
-				time.Sleep(pause)
-			}
-			return nil
-		}
-		if err := asks(first, 1, 0, s.asking("hi")); err != nil {
+		if _, err := askTimes(col, first, c, 1, 0, s.asking("hi")); err != nil {
 			return err
 		}
 		pids := func() []int { return family(cmd.Process.Pid) }
@@ -293,17 +313,18 @@ func (s *subject) questions(col column) error {
 			return err
 		}
 		col.add("memory of all its processes, after a question", "MB", mb)
-		if err := asks(spaced, later, callPause, s.asking("hi")); err != nil {
+		if _, err := askTimes(col, spaced, c, later, callPause, s.asking("hi")); err != nil {
 			return err
 		}
-		if err := asks("  right after the one before", later, 0, s.asking("hi")); err != nil {
+		last, err := askTimes(col, "  right after the one before", c, later, 0, s.asking("hi"))
+		if err != nil {
 			return err
 		}
 		again := s.asking("hi")
 		if id, _ := last.Meta["sessionId"].(string); id != "" {
 			again["sessionId"] = id
 		}
-		if err := asks("a later question, the same session", later, callPause, again); err != nil {
+		if _, err := askTimes(col, "a later question, the same session", c, later, callPause, again); err != nil {
 			return err
 		}
 		if !col.isPeer {

@@ -1,5 +1,5 @@
 // Command bench measures what users wait for and what Pollux costs them: its start, the companion,
-// the editors with its plugins, the bridge and the pool. It prints a table of each: medians over
+// the editors with its plugins, the agents that it asks, the bridge and the pool. It prints a table of each: medians over
 // several runs, with the range. With -write it also puts the tables into a document.
 // `make bench` runs it.
 package main
@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -16,12 +17,13 @@ import (
 	"time"
 
 	"pollux/internal/agent/gemini/fakecli"
+	"pollux/internal/realagents"
 	"pollux/internal/sys/disk"
 )
 
 // A setup names the programs to measure.
 type setup struct {
-	binary, cli string
+	binary, cache string
 	// peerCompanion and peerBridge are the commands of other programs, or empty.
 	peerCompanion, peerBridge []string
 }
@@ -37,6 +39,7 @@ var measurements = []measurement{
 	{"start", "The start of the program", 50, measureStart},
 	{"companion", "The companion", 5, measureCompanions},
 	{"editors", "The editors", 5, measureEditors},
+	{"agents", "The agents that can be asked; a model that answers immediately", 3, measureAgents},
 	{"bridge", "The bridge; the real CLI, a model that answers immediately", 5, measureBridges},
 	{"pool", "Sessions in one directory; the real CLI", 3, measurePool},
 }
@@ -49,8 +52,7 @@ func main() {
 	}
 	var s setup
 	flag.StringVar(&s.binary, "pollux", "./pollux", "the `binary` to measure")
-	flag.StringVar(&s.cli, "cli", ".cache/npm/gemini-0.61.0/node_modules/.bin/gemini",
-		"the real Gemini `CLI`, for the bridge")
+	flag.StringVar(&s.cache, "cache", ".cache", "the `directory` where scripts/setup.sh installs the agents")
 	command := func(argv *[]string) func(string) error {
 		return func(text string) error {
 			*argv = strings.Fields(text)
@@ -65,6 +67,9 @@ func main() {
 	of := flag.String("of", strings.Join(names, ","), "the `tables` to measure")
 	document := flag.String("write", "", "put the tables into the blocks of this `file`")
 	flag.Parse()
+	if os.Getenv(offlineEnv) == "" {
+		runOffline()
+	}
 	chosen, err := choose(strings.Split(*of, ","))
 	if err == nil {
 		err = s.run(chosen, *runs, *document)
@@ -73,6 +78,32 @@ func main() {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
+}
+
+// offlineEnv is set in the process that has no network.
+const offlineEnv = "POLLUX_BENCH_OFFLINE"
+
+// runOffline runs this program again without a network, where that is possible. It returns if it
+// is not.
+func runOffline() {
+	self, err := os.Executable()
+	var argv []string
+	if err == nil {
+		argv, err = realagents.Offline(slices.Concat([]string{self}, os.Args[1:])...)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench: agents may try to reach other hosts:", err)
+		return
+	}
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), offlineEnv+"=1")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	err = cmd.Run()
+	if cmd.ProcessState == nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+	os.Exit(cmd.ProcessState.ExitCode())
 }
 
 // choose returns the measurements with these names.
@@ -89,8 +120,10 @@ func choose(names []string) (chosen []measurement, err error) {
 
 // run measures tables, prints each, and writes it to a document if there is one.
 func (s setup) run(chosen []measurement, runs int, document string) (err error) {
-	if s.binary, err = filepath.Abs(s.binary); err != nil {
-		return err
+	for _, path := range []*string{&s.binary, &s.cache} {
+		if *path, err = filepath.Abs(*path); err != nil {
+			return err
+		}
 	}
 	if _, err := os.Stat(s.binary); err != nil {
 		return fmt.Errorf("%w: run make build, or name another with -pollux", err)

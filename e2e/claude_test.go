@@ -25,8 +25,6 @@ import (
 // releases, "User rejected".
 const claudeRejected = "ejected "
 
-const claudeKey = "sk-ant-api03-none-none-none-none-none-0000"
-
 // A screen is a terminal whose program moves the cursor instead of writing spaces.
 type screen struct {
 	*editortest.Screen
@@ -107,24 +105,7 @@ func (w *world) claudeIn(mode string, env []string, args ...string) screen {
 // variables that lead it to the model.
 func (w *world) installClaude() (bin string, env []string) {
 	w.t.Helper()
-	bin = installed(w.t, "claude-"+claudeVersion, "node_modules", "@anthropic-ai", "claude-code-linux-"+nodeArch(), "claude")
-	config := map[string]any{
-		"numStartups": 5, "hasCompletedOnboarding": true, "lastOnboardingVersion": claudeVersion, "theme": "dark",
-		"autoUpdates": false, "hasSeenAutoDefaultNudge": true,
-		"customApiKeyResponses":         map[string]any{"approved": []string{claudeKey[len(claudeKey)-20:]}},
-		"shiftEnterKeyBindingInstalled": true,
-		"projects": map[string]any{w.project: map[string]any{
-			"hasTrustDialogAccepted": true, "projectOnboardingSeenCount": 5, "hasCompletedProjectOnboarding": true,
-		}},
-	}
-	data, err := json.Marshal(config)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.writeHome(".claude.json", string(data))
-	return bin, []string{"ANTHROPIC_BASE_URL=" + w.model.URL, "ANTHROPIC_API_KEY=" + claudeKey,
-		"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_AUTOUPDATER=1", "DISABLE_TELEMETRY=1",
-		"CLAUDE_CODE_IDE_SKIP_AUTO_INSTALL=1"}
+	return w.configure("claude")
 }
 
 // claudeEdits is a model that reads a file and then calls a tool on it.

@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,30 +18,7 @@ import (
 
 // installCodex writes Codex CLI's settings. It returns the command, and the variable
 // with the model's key.
-func (w *world) installCodex() (bin string, env []string) {
-	w.t.Helper()
-	machine := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
-	bin = installed(w.t, "codex-"+codexVersion, "node_modules", "@openai", "codex-linux-"+nodeArch(), "vendor",
-		machine+"-unknown-linux-musl", "bin", "codex")
-	if err := os.MkdirAll(filepath.Join(w.home, ".codex"), 0o700); err != nil {
-		w.t.Fatal(err)
-	}
-	w.writeHome(".codex/config.toml", fmt.Sprintf(`
-model = "scripted"
-model_provider = "fake"
-check_for_update_on_startup = false
-[analytics]
-enabled = false
-[model_providers.fake]
-name = "fake"
-base_url = "%s/v1"
-wire_api = "responses"
-env_key = "FAKE_KEY"
-[projects.%q]
-trust_level = "trusted"
-`, w.model.URL, w.project))
-	return bin, []string{"FAKE_KEY=none"}
-}
+func (w *world) installCodex() (bin string, env []string) { return w.configure("codex") }
 
 // codex starts Codex CLI.
 func (w *world) codex() screen {

@@ -1,12 +1,9 @@
 package e2e
 
 import (
-	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"pollux/internal/editor"
@@ -16,23 +13,8 @@ import (
 // copilotCommand returns the command. It skips the test if Copilot CLI is not installed.
 func copilotCommand(t *testing.T) string {
 	t.Helper()
-	return installed(t, "copilot-"+copilotVersion, "node_modules", "@github", "copilot-linux-"+nodeArch(), "copilot")
+	return program(t, "copilot")
 }
-
-// copilotCache returns the directory into which the agent unpacks itself, 0.25 GB, when
-// it starts first. All tests share it.
-var copilotCache = sync.OnceValues(func() (string, error) {
-	home := filepath.Join(repo, ".cache", "copilot-"+copilotVersion)
-	bin := filepath.Join(repo, ".cache", "npm", "copilot-"+copilotVersion,
-		"node_modules", "@github", "copilot-linux-"+nodeArch(), "copilot")
-	cache := filepath.Join(home, ".cache", "copilot")
-	if err := os.MkdirAll(cache, 0o700); err != nil {
-		return "", err
-	}
-	cmd := exec.Command(bin, "--version")
-	cmd.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "COPILOT_AUTO_UPDATE=false", "COPILOT_OFFLINE=true"}
-	return cache, cmd.Run()
-})
 
 // newCopilotWorld makes a world in which the agent trusts the project.
 func newCopilotWorld(t *testing.T, script fakemodel.Script) *world {
@@ -45,34 +27,11 @@ func newCopilotWorld(t *testing.T, script fakemodel.Script) *world {
 // installCopilot writes Copilot CLI's settings. It trusts the project.
 func (w *world) installCopilot() {
 	w.t.Helper()
-	copilotCommand(w.t)
-	cache, err := copilotCache()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	for _, dir := range []string{".copilot", ".cache"} {
-		if err := os.MkdirAll(filepath.Join(w.home, dir), 0o700); err != nil {
-			w.t.Fatal(err)
-		}
-	}
-	if err := os.Symlink(cache, filepath.Join(w.home, ".cache", "copilot")); err != nil {
-		w.t.Fatal(err)
-	}
-	config, err := json.Marshal(map[string]any{
-		"firstLaunchAt": "2026-11-01T00:00:00.000Z", "appTipShown": true, "trustedFolders": []string{w.project},
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.writeHome(filepath.Join(".copilot", "config.json"), string(config))
-	w.writeHome(filepath.Join(".copilot", "settings.json"), `{"banner": "never"}`)
+	w.configure("copilot")
 }
 
 // copilotEnv returns the variables that lead the agent to the model.
-func (w *world) copilotEnv() []string {
-	return []string{"COPILOT_AUTO_UPDATE=false", "COPILOT_OFFLINE=true", "COPILOT_PROVIDER_TYPE=anthropic",
-		"COPILOT_PROVIDER_BASE_URL=" + w.model.URL, "COPILOT_PROVIDER_API_KEY=none", "COPILOT_MODEL=claude-sonnet-4.5"}
-}
+func (w *world) copilotEnv() []string { return w.user().CopilotEnv() }
 
 // copilotReady appears on the screen when the agent reads its keyboard.
 const copilotReady = "/ commands"

@@ -5,6 +5,8 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+
+	"pollux/internal/realagents"
 )
 
 // isolatedEnv is set in the test process that runs in a network namespace.
@@ -19,23 +21,18 @@ func isolated(t *testing.T) bool {
 		return true
 	}
 	t.Parallel()
-	unshare := []string{"unshare", "--net"}
-	if os.Geteuid() != 0 {
-		unshare = append(unshare, "--map-root-user")
-	}
-	if out, err := exec.Command(unshare[0], append(unshare[1:], "true")...).CombinedOutput(); err != nil {
-		if os.Getenv("POLLUX_E2E") == "require" && os.Geteuid() == 0 {
-			t.Fatalf("no network namespace: %v\n%s", err, out)
-		}
-		t.Skipf("no network namespace without root or unshare -rn: %v", err)
-	}
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	argv := append(unshare, "sh", "-c", `ip link set lo up && exec "$0" "$@"`,
-		self, "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=45m",
+	argv, err := realagents.Offline(self, "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=45m",
 		fmt.Sprintf("-test.short=%v", testing.Short()), "-screenshots="+*screenshots)
+	if err != nil {
+		if os.Getenv("POLLUX_E2E") == "require" && os.Geteuid() == 0 {
+			t.Fatal(err)
+		}
+		t.Skipf("without root or unshare -rn: %v", err)
+	}
 	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), isolatedEnv+"=1", "POLLUX_BINARY="+polluxBinary)
 	if out, err := cmd.CombinedOutput(); err != nil {

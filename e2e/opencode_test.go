@@ -17,23 +17,7 @@ import (
 // command. It returns the command and its variables.
 func (w *world) installOpencode() (bin string, env []string) {
 	w.t.Helper()
-	bin = installed(w.t, "opencode-"+opencodeVersion, "node_modules", "opencode-linux-"+nodeArch(), "bin", "opencode")
-	dir := filepath.Join(".config", "opencode")
-	if err := os.MkdirAll(filepath.Join(w.home, dir), 0o700); err != nil {
-		w.t.Fatal(err)
-	}
-	config, err := json.Marshal(map[string]any{
-		"autoupdate": false, "share": "disabled", "model": "fake/scripted", "permission": map[string]any{"edit": "ask", "bash": "ask"},
-		"provider": map[string]any{"fake": map[string]any{
-			"npm": "@ai-sdk/openai-compatible", "name": "Fake", "models": map[string]any{"scripted": map[string]any{"name": "Scripted"}},
-			"options": map[string]any{"baseURL": w.model.URL + "/v1", "apiKey": "none"},
-		}},
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.writeHome(filepath.Join(dir, "opencode.json"), string(config))
-	return bin, []string{"OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_AUTOUPDATE=1"}
+	return w.configure("opencode")
 }
 
 // startTimeout limits the start of opencode on a busy machine: it takes 10 s of CPU time.

@@ -158,13 +158,8 @@ func callFor(part fakemodel.Part, path string) fakemodel.Reply {
 // installQwen writes Qwen Code's settings. It asks before it edits a file.
 func (w *world) installQwen() (argv, env []string) {
 	w.t.Helper()
-	bin := installed(w.t, "qwen-"+qwenVersion, "node_modules", ".bin", "qwen")
-	if err := os.MkdirAll(filepath.Join(w.home, ".qwen"), 0o700); err != nil {
-		w.t.Fatal(err)
-	}
-	w.writeHome(".qwen/settings.json", `{"security": {"auth": {"selectedType": "openai"}}, "general": {"enableAutoUpdate": false},
-		"privacy": {"usageStatisticsEnabled": false}, "ide": {"enabled": true, "hasSeenNudge": true}, "tools": {"approvalMode": "default"}}`)
-	return []string{bin}, []string{"OPENAI_BASE_URL=" + w.model.URL + "/v1", "OPENAI_API_KEY=none", "OPENAI_MODEL=scripted"}
+	bin, env := w.configure("qwen")
+	return []string{bin}, env
 }
 
 // An interview is a running asker.

@@ -4,7 +4,6 @@
 package e2e
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -25,21 +24,21 @@ import (
 	"pollux/internal/agent/gemini/fakecli"
 	"pollux/internal/editor"
 	"pollux/internal/fakemodel"
+	"pollux/internal/realagents"
 	"pollux/internal/sys/systest"
 )
 
 // stepTimeout limits a step of the real CLI on a busy machine.
 const stepTimeout = 3 * time.Minute
 
-// The tested releases of the agents. A variable selects another one, for scripts/setup.sh and for
-// the tests.
+// The tested releases of the agents.
 var (
-	current         = cmp.Or(os.Getenv("GEMINI_VERSION"), "0.61.0")
-	claudeVersion   = cmp.Or(os.Getenv("CLAUDE_VERSION"), "2.1.330")
-	codexVersion    = cmp.Or(os.Getenv("CODEX_VERSION"), "0.169.0")
-	copilotVersion  = cmp.Or(os.Getenv("COPILOT_VERSION"), "1.0.102")
-	opencodeVersion = cmp.Or(os.Getenv("OPENCODE_VERSION"), "1.18.33")
-	qwenVersion     = cmp.Or(os.Getenv("QWEN_VERSION"), "0.24.4")
+	current         = realagents.Version("gemini")
+	claudeVersion   = realagents.Version("claude")
+	codexVersion    = realagents.Version("codex")
+	copilotVersion  = realagents.Version("copilot")
+	opencodeVersion = realagents.Version("opencode")
+	qwenVersion     = realagents.Version("qwen")
 )
 
 // old is a release of Gemini CLI that finds its companion by the exact PID.
@@ -97,7 +96,7 @@ var machinePath = os.Getenv("PATH")
 // all CLIs of the tests share a cache of compiled code in dir, as a user's CLIs share
 // one below ~/.cache. This saves a quarter of each start of Gemini CLI.
 func useNode(dir string) {
-	bin := filepath.Join(repo, ".cache", "npm", "node", "node_modules", "node-linux-"+nodeArch(), "bin")
+	bin := realagents.NodeDir(filepath.Join(repo, ".cache"))
 	if _, err := os.Stat(bin); err == nil {
 		first := bin + string(os.PathListSeparator)
 		machinePath = strings.TrimPrefix(machinePath, first) // [isolated] has started this process
@@ -131,17 +130,24 @@ func installed(t *testing.T, elem ...string) string {
 // geminiCLI returns the path of the current CLI.
 func geminiCLI(t *testing.T) string {
 	t.Helper()
-	name := "gemini"
-	if runtime.GOOS == "windows" {
-		name += ".cmd"
-	}
-	return installed(t, "gemini-"+current, "node_modules", ".bin", name)
+	return program(t, "gemini")
 }
 
 // cached returns the path of something that scripts/setup.sh installs.
 func cached(t *testing.T, elem ...string) string {
 	t.Helper()
-	path := filepath.Join(append([]string{repo, ".cache"}, elem...)...)
+	return present(t, filepath.Join(append([]string{repo, ".cache"}, elem...)...))
+}
+
+// program returns the path of an agent's program.
+func program(t *testing.T, name string) string {
+	t.Helper()
+	return present(t, realagents.Program(filepath.Join(repo, ".cache"), name))
+}
+
+// present returns a path. It skips the test if there is nothing.
+func present(t *testing.T, path string) string {
+	t.Helper()
 	if _, err := os.Stat(path); err != nil {
 		if os.Getenv("POLLUX_E2E") == "require" {
 			t.Fatalf("%s is missing: run scripts/setup.sh", path)
@@ -152,7 +158,7 @@ func cached(t *testing.T, elem ...string) string {
 }
 
 // nodeArch returns this machine's architecture, as npm names it.
-func nodeArch() string { return map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH] }
+func nodeArch() string { return realagents.Arch() }
 
 // A world is one user's machine: a home, a temporary directory, a project, and
 // a model that replies by script.
@@ -202,15 +208,6 @@ func newLoneWorld(t *testing.T, script fakemodel.Script) *world {
 			t.Fatal(err)
 		}
 	}
-	// The CLI would rewrite settings with names of older releases. A warm process whose
-	// settings have changed is started again.
-	w.writeHome(".gemini/settings.json", `{
-		"general": {"enableAutoUpdate": false, "enableAutoUpdateNotification": false},
-		"security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": false}},
-		"ide": {"enabled": true, "hasSeenNudge": true},
-		"ui": {"hideBanner": true, "hideTips": true, "hideWindowTitle": true},
-		"tools": {"useRipgrep": false},
-		"privacy": {"usageStatisticsEnabled": false}}`)
 	// This machine may have other agents too: pollux run does not ask.
 	w.writeHome(filepath.Join(state, "agent"), "gemini\n")
 	// Nor does it wait for the user to read what it prints.
@@ -219,12 +216,18 @@ func newLoneWorld(t *testing.T, script fakemodel.Script) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { w.model.Close() })
+	// A warm process whose settings have changed is started again, so they come first.
+	gemini, err := w.user().Configure("gemini")
+	if err != nil {
+		t.Fatal(err)
+	}
 	// With a history file, an ending shell would write to the home that the test removes.
 	w.env = []string{
 		"HOME=" + w.home, "TMPDIR=" + tmp, "XDG_RUNTIME_DIR=" + tmp, "PATH=" + os.Getenv("PATH"),
 		"TERM=xterm-256color", "COLORTERM=truecolor", "LANG=C.UTF-8", "GORACE=" + os.Getenv("GORACE"),
-		"HISTFILE=", "POLLUX_POOL=off", "GEMINI_API_KEY=none", "GOOGLE_GEMINI_BASE_URL=" + w.model.URL, "GEMINI_MODEL=gemini-2.5-flash",
+		"HISTFILE=", "POLLUX_POOL=off",
 	}
+	w.env = append(w.env, gemini...)
 	if runtime.GOOS == "windows" {
 		w.env = append(w.env, "USERPROFILE="+w.home, "TEMP="+tmp, "TMP="+tmp,
 			"APPDATA="+filepath.Join(w.home, "AppData", "Roaming"), "LOCALAPPDATA="+filepath.Join(w.home, "AppData", "Local"))
@@ -271,6 +274,23 @@ func (w *world) wantOutside(saved, begin, other, text string) {
 	if strings.Contains(status, saved) {
 		w.t.Errorf("the status is %s", status)
 	}
+}
+
+// user returns the user of the real agents.
+func (w *world) user() realagents.User {
+	return realagents.User{Cache: filepath.Join(repo, ".cache"), Home: w.home, Project: w.project, Model: w.model.URL}
+}
+
+// configure writes an agent's settings. It returns the command, and the variables that lead it to
+// the model.
+func (w *world) configure(name string) (bin string, env []string) {
+	w.t.Helper()
+	bin = program(w.t, name)
+	env, err := w.user().Configure(name)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return bin, env
 }
 
 // file writes a file of the project and returns its path.

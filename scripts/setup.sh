@@ -2,19 +2,20 @@
 # Installs what the tests need: missing Debian packages, and the real agents from
 # npm, pinned, into .cache, where they take 2 GB. It can run again at any time, and
 # downloads nothing that npm has in its cache. With the argument `cli` it installs only the
-# current Gemini CLI.
+# current Gemini CLI, and with `agents` only the current agents and Node.js.
 set -eu
 cd "$(dirname "$0")/.."
 
 PATH=$PATH:/usr/sbin:/sbin
 missing=
-[ "${1:-}" = cli ] || for pair in chromium:chromium git:git ps:procps tmux:tmux bash:bash \
+only=${1:-}
+[ -n "$only" ] || for pair in chromium:chromium git:git ps:procps tmux:tmux bash:bash \
 	nvim:neovim vim:vim-nox emacs:emacs-nox kak:kakoune \
 	ssh:openssh-client sshd:openssh-server ip:iproute2; do
 	command -v "${pair%:*}" >/dev/null 2>&1 || missing="$missing ${pair#*:}"
 done
 # Neovim's package brings this library; vterm needs it too.
-[ "${1:-}" = cli ] || ldconfig -p | grep -q libvterm.so.0 || missing="$missing libvterm0"
+[ -n "$only" ] || ldconfig -p | grep -q libvterm.so.0 || missing="$missing libvterm0"
 sudo=
 [ "$(id -u)" = 0 ] || sudo=sudo
 if [ -n "$missing" ]; then
@@ -64,7 +65,7 @@ copilot=${COPILOT_VERSION:-1.0.102}
 opencode=${OPENCODE_VERSION:-1.18.33}
 qwen=${QWEN_VERSION:-0.24.4}
 install "gemini-$gemini" "@google/gemini-cli@$gemini"
-[ "${1:-}" = cli ] && exit
+[ "$only" = cli ] && exit
 
 # The packages are installed at the same time: most of it is waiting.
 jobs=
@@ -73,7 +74,6 @@ also() {
 	jobs="$jobs $!"
 }
 arch=$(node -p process.arch)
-also gemini-0.20.2 @google/gemini-cli@0.20.2
 also "claude-$claude" "@anthropic-ai/claude-code@$claude"
 also "codex-$codex" "@openai/codex@$codex"
 also "copilot-$copilot" "@github/copilot@$copilot"
@@ -81,6 +81,14 @@ also "copilot-$copilot" "@github/copilot@$copilot"
 also "opencode-$opencode" "opencode-linux-$arch@$opencode"
 also "qwen-$qwen" "@qwen-code/qwen-code@$qwen"
 also node "node-linux-$arch@22"
+wait_all() {
+	for job in $jobs; do wait "$job"; done
+}
+if [ "$only" = agents ]; then
+	wait_all
+	exit
+fi
+also gemini-0.20.2 @google/gemini-cli@0.20.2
 also mcp-sdk @modelcontextprotocol/sdk@1.32.2
 also conformance @modelcontextprotocol/conformance@0.1.16
 also inspector @modelcontextprotocol/inspector@2.12.0
@@ -93,4 +101,4 @@ if apt-cache show elpa-eat >/dev/null 2>&1; then
 elif [ ! -e .cache/deb/eat ]; then
 	echo "setup: this Debian has no elpa-eat: the tests of Eat in Emacs are skipped" >&2
 fi
-for job in $jobs; do wait "$job"; done
+wait_all
