@@ -11,7 +11,7 @@ import (
 )
 
 // agentCalls is the number of questions of each kind that follow the first.
-const agentCalls = 10
+const agentCalls = 7
 
 // An askable is an agent that the bridge can ask. command is its own way to ask one question.
 type askable struct {

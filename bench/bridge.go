@@ -23,11 +23,11 @@ import (
 const (
 	// laterCalls is the number of questions of each kind that follow the first, and
 	// laterStarts that of a peer, which may start a CLI for each.
-	laterCalls, laterStarts = 20, 1
+	laterCalls, laterStarts = 10, 1
 	// callPause is a user's pause between questions.
 	callPause = 200 * time.Millisecond
 	// callsAtOnce is the number of concurrent questions.
-	callsAtOnce = 8
+	callsAtOnce = 4
 )
 
 // A subject is a bridge that is measured: ours or a peer's.

@@ -31,17 +31,17 @@ type setup struct {
 // A measurement fills a table.
 type measurement struct {
 	name, title string
-	runs        int // if -runs is not set: all tables together take about twelve minutes
+	runs        int // if -runs is not set: all tables together take less than ten minutes
 	fill        func(*table, setup) error
 }
 
 var measurements = []measurement{
 	{"start", "The start of the program", 50, measureStart},
-	{"companion", "The companion", 5, measureCompanions},
-	{"editors", "The editors", 5, measureEditors},
+	{"companion", "The companion", 3, measureCompanions},
+	{"editors", "The editors", 3, measureEditors},
 	{"agents", "The agents that can be asked; a model that answers immediately", 3, measureAgents},
-	{"bridge", "The bridge; the real CLI, a model that answers immediately", 5, measureBridges},
-	{"pool", "Sessions in one directory; the real CLI", 3, measurePool},
+	{"bridge", "The bridge; the real CLI, a model that answers immediately", 3, measureBridges},
+	{"pool", "Sessions in one directory; the real CLI", 2, measurePool},
 }
 
 func main() {
