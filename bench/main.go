@@ -1,6 +1,7 @@
 // Command bench measures what users wait for and what Pollux costs them: its start, the companion,
-// the editors with its plugins, the agents that it asks, the bridge and the pool. It prints a table of each: medians over
-// several runs, with the range. With -write it also puts the tables into a document.
+// the editors with its plugins, the agents that it asks, the bridge and the pool. It prints a table
+// of each: medians over several runs, with the range. With -write it also puts the tables into a
+// document.
 // `make bench` runs it.
 package main
 

@@ -21,6 +21,7 @@ const profile = "pollux"
 var features = []string{
 	"hooks", "plugins", "apps", "multi_agent", "goals", "memories", "image_generation", "skill_mcp_dependency_install",
 	"unbounded_connection_retries",
+	"shell_snapshot", // runs the user's shell for each conversation
 }
 
 // serverCommand returns the command that runs the CLI's app server, read-only.
