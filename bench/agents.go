@@ -46,13 +46,8 @@ func measureAgents(t *table, s setup) error {
 		ours.real = withEnv(ours.real, env...)
 	}
 	col := t.ours()
-	for run := range t.runs {
+	for range t.runs {
 		for _, a := range askables {
-			if run == 0 { // a start that is not counted: it reads the program from the disk
-				if _, err := ours.oneShot(a.command...); err != nil {
-					return err
-				}
-			}
 			if err := ours.agent(col, a); err != nil {
 				return fmt.Errorf("%s: %w", a.displayName, err)
 			}

@@ -197,7 +197,7 @@ func (e editorBench) uses(env []string, project, file, tmp string, col column) e
 			if diff.path == file {
 				col.add(e.name+": accept, until the file is written", "ms", ms(time.Since(began)))
 			}
-			time.Sleep(seenTime)
+			time.Sleep(time.Second) // until the output has ended
 		}
 	}
 	return nil

@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	// fewSessions and manySessions are the numbers of bridges whose memory is measured.
-	fewSessions, manySessions = 5, 20
+	// manySessions is the number of bridges whose memory is measured, and fewSessions the number
+	// of those that ask at the same time.
+	manySessions, fewSessions = 10, 5
 	// serviceLimit is how many requests the service accepts at once, and serviceTime how
 	// long each one takes there.
 	serviceLimit, serviceTime = 3, time.Second
@@ -90,10 +91,7 @@ func measurePool(t *table, s setup) error {
 // measure measures everything in all runs.
 func (s *sharer) measure(col column, model *service) error {
 	// Memory hardly differs from run to run.
-	steps := []func() error{
-		func() error { return s.memory(col, fewSessions) },
-		func() error { return s.memory(col, manySessions) },
-	}
+	steps := []func() error{func() error { return s.memory(col, manySessions) }}
 	for range col.runs {
 		steps = append(steps, func() error { return s.speed(col) }, func() error { return s.burst(col, model) })
 	}

@@ -211,7 +211,7 @@ func settings(env agent.Env) []byte {
 	set("ui", "enableFollowupSuggestions", false)   // another request after each answer
 	set("general", "enableAutoUpdate", false)
 	set("general", "preventSystemSleep", false) // it runs a program for each prompt
-	set("ide", "enabled", false) // a companion may say that the project is trusted
+	set("ide", "enabled", false)                // a companion may say that the project is trusted
 	set("general", "checkpointing", map[string]any{"enabled": false})
 	text, _ := json.Marshal(all) // from JSON
 	return text
