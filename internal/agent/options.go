@@ -39,7 +39,7 @@ type Limits struct {
 	// minute.
 	StartTimeout time.Duration
 	// WaitTimeout is how long requests wait for the start of a process, counted
-	// from the first request that does. After that they run without it. The
-	// default is 5 seconds.
+	// from the first request that does. After that they run without it, if the agent
+	// can do so in another way. The default is 5 seconds.
 	WaitTimeout time.Duration
 }

@@ -127,7 +127,7 @@ var Settings = []Setting{
 	{Key: "bridge.warm-idle", Kind: Duration, Default: "600000", Least: 1000, Most: 86_400_000, Variable: "GEMINI_WARM_IDLE_MS",
 		Help: "end a warm process that is idle for this time"},
 	{Key: "bridge.warm-wait", Kind: Duration, Default: "5000", Least: 100, Most: 120_000, Variable: "GEMINI_WARM_WAIT_MS",
-		Help: "how long a call waits for a warm process to start before Pollux starts a CLI for it"},
+		Help: "how long a call waits for a warm process of Gemini CLI to start before Pollux starts a CLI for it"},
 	{Key: "bridge.warm-memory-mb", Kind: Number, Default: "1024", Least: 256, Most: 65536, Variable: "GEMINI_WARM_MEMORY_MB",
 		Help: "replace a warm process that uses more memory, in MB"},
 	{Key: "bridge.warm-ahead", Kind: Switch, Default: "false", Variable: "GEMINI_WARM_AHEAD",

@@ -489,7 +489,9 @@ func (p *Pool) process(ctx context.Context, from agent.Source, program agent.Pro
 		if w.awaited.IsZero() {
 			w.awaited = time.Now()
 		}
-		enough = time.After(p.limits.WaitTimeout - time.Since(w.awaited))
+		if p.agent.OneShot.Command != nil { // otherwise another start would only slow down both
+			enough = time.After(p.limits.WaitTimeout - time.Since(w.awaited))
+		}
 	}
 	p.mu.Unlock()
 	if err != nil {

@@ -247,6 +247,7 @@ func TestWaitForAStartAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, w := idlePool(), idleProcess()
 		defer p.cancel(nil)
+		p.agent.OneShot.Command = func(agent.Launch) (agent.Command, error) { return agent.Command{}, nil }
 		p.starting[key{}] = w
 		ahead := make(chan error)
 		go func() {

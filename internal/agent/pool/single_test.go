@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/agenttest"
@@ -182,4 +183,13 @@ func TestSingleNoLogin(t *testing.T) {
 	_, err := s.Ask(t.Context(), agent.Request{Prompt: "fake:no-login"})
 	agenttest.WantKind(t, err, agent.Auth, "run `claude` and type /login")
 	s.Want("fake:remember", "fake:remember")
+}
+
+// A request waits for a process that takes long to start if the agent has no other way to
+// answer: a second start would only slow down both.
+func TestSlowStartWithoutAnotherWay(t *testing.T) {
+	s := claudeDouble.sit(t, agent.Warmed, claudeDouble.version, func(o *agent.Options) { o.Warm.WaitTimeout = time.Nanosecond })
+	if r := s.Want("fake:echo x", "fake:echo x"); r.Runner != agent.Warmed {
+		t.Errorf("the runner is %q", r.Runner)
+	}
 }
