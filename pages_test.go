@@ -53,6 +53,7 @@ var securityTests = map[string]string{
 	"A malformed message ends its own connection and nothing else":                           "FuzzServer",
 	"never into arguments, which every user can read":                                        "TestArguments",
 	"`pollux doctor` prints no token and no proxy password":                                  "TestDoctor",
+	"its `--report` for others quotes no text, path or name at all":                          "TestDoctorReport",
 	"It runs no program and connects to no address that another user's file names":           "TestDoctorTrustsNoFileOfAnother TestReplayHostileFiles",
 	"`--fix` changes only what is yours, after you have agreed, and follows no link":         "TestDoctorFix TestDoctorFixFollowsNoLink",
 	"Pollux never signals another program that has got the process ID":                       "TestStopSparesReusedPID TestStopSignalsNoReapedChild TestSignalTreeSignalsOnlyChildren",

@@ -159,10 +159,10 @@ func unwell(findings []doctor.Finding) (all []string) {
 	return slices.Compact(all)
 }
 
-// wantUnwell runs doctor and compares the findings.
+// wantUnwell runs doctor for Gemini CLI and the bridge, and compares the findings.
 func (p *patient) wantUnwell(before []string, want ...string) {
 	p.t.Helper()
-	findings, code := p.doctor(before)
+	findings, code := p.doctor(before, "gemini", "bridge")
 	got := unwell(findings)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
@@ -690,7 +690,7 @@ func TestDoctorFixFollowsNoLink(t *testing.T) {
 // An interrupted doctor leaves no file and no process.
 func TestInterruptedCommandsLeaveNothing(t *testing.T) {
 	for name, tt := range map[string]struct{ argv, until string }{
-		"doctor":      {"doctor", "tmp/pollux-bridge-*"},
+		"doctor":      {"doctor bridge", "tmp/pollux-bridge-*"},
 		"conformance": {"conformance -- sh -c", "tmp/pollux-conformance-*/workspace"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -755,7 +755,7 @@ func TestDoctorPlaces(t *testing.T) {
 		out := filepath.Join(p.home, "out.json")
 		shell := p.screen(append(p.environ(), "PS1=shell> "), "bash", "--norc")
 		shell.see("shell>")
-		shell.Type(fmt.Sprintf("%s doctor --json > %s; mv %[2]s %[2]s.done", polluxBinary, out))
+		shell.Type(fmt.Sprintf("%s doctor gemini bridge --json > %s; mv %[2]s %[2]s.done", polluxBinary, out))
 		shell.press("Enter")
 		var data []byte
 		waitFor(t, "doctor in tmux", func() (done bool) {

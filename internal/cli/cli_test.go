@@ -195,6 +195,7 @@ func TestErrorsNameTheNextStep(t *testing.T) {
 		{"ask --json-schema s --changes hi", 2, "`pollux ask --help`"},
 		{"doctor nobody", 2, "use gemini, qwen, claude, opencode, copilot, codex"},
 		{"doctor --yes", 2, "`pollux doctor --help`"},
+		{"doctor --report --json", 2, "neither --fix nor --json"},
 		{"install bridge emacs", 2, "name one client: claude-code"},
 		{"install ed", 2, "`pollux install --help`"},
 		{"pool nosuch", 2, "`pollux pool --help`"},

@@ -4,10 +4,15 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"pollux/internal/doctor"
+	"pollux/internal/editor"
+	"pollux/internal/ide"
+	"pollux/internal/sys/systest"
 )
 
 // A signal arrives before or while doctor changes something. It says that nothing was
@@ -42,6 +47,63 @@ func TestFixesInterrupted(t *testing.T) {
 			}
 			if says := strings.Contains(said.String(), "nothing was changed"); says == fixed {
 				t.Errorf("it says %q", said.String())
+			}
+		})
+	}
+}
+
+// Doctor warns of an agent that changes files without asking. If `pollux run` would make it
+// ask, and nothing runs here, a user who has named no agent gets no warning.
+func TestDoctorMode(t *testing.T) {
+	const everywhere, named = "everywhere", "if it is named or runs here"
+	for name, tt := range map[string]struct {
+		agent, variable, value string
+		file, text             string // below the home
+		want                   string
+	}{
+		"Gemini CLI asks":              {agent: "gemini"},
+		"Claude Code's default":        {agent: "claude", want: named},
+		"Claude Code's user":           {agent: "claude", file: ".claude/settings.json", text: `{"permissions":{"defaultMode":"auto"}}`, want: everywhere},
+		"Claude Code asks":             {agent: "claude", file: ".claude/settings.json", text: `{"permissions":{"defaultMode":"default"}}`},
+		"opencode's default":           {agent: "opencode", want: named},
+		"opencode asks":                {agent: "opencode", variable: "OPENCODE_PERMISSION", value: `{"edit": "ask"}`},
+		"Qwen Code's default":          {agent: "qwen", want: named},
+		"Codex CLI's default":          {agent: "codex", want: named},
+		"Codex CLI asks":               {agent: "codex", file: ".codex/config.toml", text: `sandbox_mode = "read-only"`},
+		"Copilot CLI asks":             {agent: "copilot"},
+		"Copilot CLI, all tools":       {agent: "copilot", variable: "COPILOT_ALLOW_ALL", value: " Yes ", want: everywhere},
+		"Copilot CLI, an older answer": {agent: "copilot", file: ".copilot/permissions-config.json", text: `{"locations": {"DIR": {"tool_approvals": [{"kind": "write"}]}}}`, want: everywhere},
+	} {
+		t.Run(name, func(t *testing.T) {
+			home, dir := t.TempDir(), t.TempDir()
+			systest.SetHome(t, home)
+			for _, key := range []string{"CLAUDE_CONFIG_DIR", "OPENCODE_PERMISSION", "XDG_CONFIG_HOME", "CODEX_HOME", "COPILOT_HOME", "COPILOT_ALLOW_ALL"} {
+				t.Setenv(key, "")
+			}
+			if tt.variable != "" {
+				t.Setenv(tt.variable, tt.value)
+			}
+			if tt.file != "" {
+				path := filepath.Join(home, tt.file)
+				text := strings.ReplaceAll(tt.text, "DIR", filepath.ToSlash(dir))
+				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			warns := func(cfg doctor.Config) bool {
+				cfg.Dir = dir
+				r := doctor.Examine(t.Context(), cfg, []doctor.Part{{Checks: []doctor.Check{checkMode(ide.LaunchOf(tt.agent))}}})
+				return r.Count(doctor.Warning) > 0
+			}
+			here := []editor.Running{{Status: editor.Status{Roots: []string{dir}}}}
+			if got := warns(doctor.Config{}); got != (tt.want != "") {
+				t.Errorf("named: %v", got)
+			}
+			if got := warns(doctor.Config{Overview: true, Running: here}); got != (tt.want != "") {
+				t.Errorf("with a companion: %v", got)
+			}
+			if got := warns(doctor.Config{Overview: true}); got != (tt.want == everywhere) {
+				t.Errorf("without a companion: %v", got)
 			}
 		})
 	}

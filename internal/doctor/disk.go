@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -17,13 +16,11 @@ const lowSpace, noSpace = 64 << 20, 1 << 20
 // A Directory is a directory that must be writable, and what is kept there.
 type Directory struct{ Holds, Path string }
 
-// Disk returns the check for free space wherever Pollux writes, and in more
-// directories.
-func Disk(more ...Directory) Check {
-	return func(_ context.Context, c *Checker) { checkDisk(c, more) }
-}
-
-func checkDisk(c *Checker, more []Directory) {
+// Disk checks for free space wherever Pollux writes, and in more directories, once.
+func Disk(c *Checker, more ...Directory) {
+	if c.Reported("disk") {
+		return
+	}
 	state, err := disk.StateDir()
 	if err != nil {
 		c.Fail("disk", "set "+disk.DataVar+" or POLLUX_STATE_DIR", "there is no directory for the journal: %v", err)

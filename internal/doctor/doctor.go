@@ -1,9 +1,9 @@
 // Package doctor runs the checks that find out why an agent and Pollux do not
 // connect.
 //
-// It contains the runner, the report, and the checks that concern no agent. Each
-// agent and each protocol has its own checks, in a package named checks below its
-// package; the command line lists all of them in order. The checks of a protocol
+// It contains the runner, the report, the checks that concern no agent, and the tables of
+// causes that several agents share. Each agent and each protocol has its own checks, in a
+// package named checks below its package; the command line lists all of them in order. The checks of a protocol
 // replay what an agent started here will do: which file it reads, which companion
 // it chooses, and whether that companion answers. The checks for the bridge try
 // what the bridge needs.
@@ -15,10 +15,8 @@ package doctor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"slices"
 	"strings"
 
@@ -40,10 +38,13 @@ const (
 	Failed  Status = "failed"
 )
 
-// The names of the parts of Pollux that a finding can be about.
+// The names of parts that are not those of an agent or an editor.
 const (
-	Companion = "companion"
+	Companion = "companion" // Gemini CLI; the name is older than the other agents
 	Bridge    = "bridge"
+	Settings  = "settings" // Pollux's own
+	Agents    = "agents"   // which are installed
+	Here      = "here"     // the directory
 )
 
 // A Finding is the outcome of one check.
@@ -59,6 +60,9 @@ type Finding struct {
 	Fix string `json:"fix,omitempty"`
 	// Apply makes that change; nil if Fix is empty.
 	Apply func() error `json:"-"`
+	// Rule is Text without the names and texts that it quotes, for a report to others; it
+	// may be empty.
+	Rule string `json:"-"`
 }
 
 // A Config describes what to examine.
@@ -69,8 +73,10 @@ type Config struct {
 	Running []editor.Running
 	// Version is this program's version.
 	Version string
-	// Emit receives each finding when it is made; may be nil.
-	Emit func(Finding)
+	// Overview is set if the user has named nothing to examine.
+	Overview bool
+	// Done receives each part's findings when it has been examined; may be nil.
+	Done func(Part, Report)
 }
 
 // A Check examines one thing and adds its findings to the checker. It stops early
@@ -86,6 +92,7 @@ type Checker struct {
 
 	report Report
 	part   string
+	none   bool // an agent has no companion here
 }
 
 // A Program is an agent's command as the shell would start it. The zero value
@@ -102,6 +109,8 @@ type Program struct {
 // A Report holds the findings of [Examine].
 type Report struct {
 	Findings []Finding `json:"findings"`
+	// Versions are those of the programs that were found, by part.
+	Versions map[string]string `json:"-"`
 }
 
 // Count returns how many findings have that status.
@@ -117,7 +126,7 @@ func (r Report) Count(s Status) (n int) {
 // Fixes lists what Fix would change.
 func (r Report) Fixes() (all []string) {
 	for _, f := range r.Findings {
-		if f.Apply != nil {
+		if f.Apply != nil && !slices.Contains(all, f.Fix) {
 			all = append(all, f.Fix)
 		}
 	}
@@ -139,15 +148,22 @@ func (r Report) Fix() error {
 
 // Examine runs all checks of all parts in order. It takes a few seconds.
 func Examine(ctx context.Context, cfg Config, parts []Part) Report {
-	c := &Checker{Config: cfg}
+	c := &Checker{Config: cfg, report: Report{Versions: make(map[string]string)}}
 	for _, p := range parts {
-		c.part = p.Name
+		c.part, c.Program = p.Name, Program{}
+		before := len(c.report.Findings)
 		for _, check := range p.Checks {
 			check(ctx, c)
+		}
+		if found := c.report.Findings[before:]; c.Done != nil && len(found) > 0 {
+			c.Done(p, Report{found, c.report.Versions})
 		}
 	}
 	return c.report
 }
+
+// Causes returns how many checks have failed or warned.
+func (r Report) Causes() int { return r.Count(Failed) + r.Count(Warning) }
 
 // maxText limits each line of a finding, in bytes.
 const maxText = 1000
@@ -160,25 +176,30 @@ func (c *Checker) Add(f Finding) {
 		*line = termtext.Line(*line, maxText)
 	}
 	c.report.Findings = append(c.report.Findings, f)
-	if c.Emit != nil {
-		c.Emit(f)
-	}
+}
+
+// add adds a finding with a text that quotes the arguments.
+func (c *Checker) add(check string, status Status, next, format string, args []any) {
+	c.Add(Finding{Check: check, Status: status, Next: next, Text: fmt.Sprintf(format, args...), Rule: rule(format, args)})
 }
 
 // OK adds a finding that nothing is wrong.
 func (c *Checker) OK(check, format string, args ...any) {
-	c.Add(Finding{Check: check, Status: OK, Text: fmt.Sprintf(format, args...)})
+	c.add(check, OK, "", format, args)
 }
 
 // Warn adds a warning; next says what to do.
 func (c *Checker) Warn(check, next, format string, args ...any) {
-	c.Add(Finding{Check: check, Status: Warning, Next: next, Text: fmt.Sprintf(format, args...)})
+	c.add(check, Warning, next, format, args)
 }
 
 // Fail adds a failure; next says what to do.
 func (c *Checker) Fail(check, next, format string, args ...any) {
-	c.Add(Finding{Check: check, Status: Failed, Next: next, Text: fmt.Sprintf(format, args...)})
+	c.add(check, Failed, next, format, args)
 }
+
+// Causes returns how many checks have failed or warned so far.
+func (c *Checker) Causes() int { return c.report.Causes() }
 
 // Failed reports whether one of the checks has failed.
 func (c *Checker) Failed(checks ...string) bool {
@@ -192,6 +213,9 @@ func (c *Checker) Reported(check string) bool {
 	return slices.ContainsFunc(c.report.Findings, func(f Finding) bool { return f.Check == check })
 }
 
+// FoundVersion records the version of the program that the part is about.
+func (c *Checker) FoundVersion(version string) { c.report.Versions[c.part] = version }
+
 // RunningHere returns a running companion for the directory, or nil.
 func (c *Checker) RunningHere() *editor.Running {
 	for i, r := range c.Running {
@@ -202,26 +226,6 @@ func (c *Checker) RunningHere() *editor.Running {
 	return nil
 }
 
-// WarnOpen adds a warning, with a fix, that other users can read or change files and
-// directories of companions.
-func (c *Checker) WarnOpen(paths []string) {
-	list := strings.Join(paths, ", ")
-	c.Add(Finding{
-		Check: "directory", Status: Warning, Next: FixCommand,
-		Text: "other users of this machine can read your companion's token or replace it: " + list,
-		Fix:  "make readable for you alone: " + list,
-		Apply: func() error {
-			var errs []error
-			for _, path := range paths {
-				if err := disk.Narrow(path); !errors.Is(err, fs.ErrNotExist) { // its companion may have ended
-					errs = append(errs, err)
-				}
-			}
-			return errors.Join(errs...)
-		},
-	})
-}
-
 // Print prints a finding for a person.
 func Print(w io.Writer, f Finding) {
 	word := map[Status]string{OK: "ok", Warning: "WARNING", Failed: "FAILED"}[f.Status]
@@ -229,6 +233,42 @@ func Print(w io.Writer, f Finding) {
 	if f.Next != "" {
 		fmt.Fprintf(w, "  %-8s %-12s -> %s\n", "", "", f.Next)
 	}
+}
+
+// Print prints a part and its findings, the worst first; only what is wrong if all is not set.
+func (p Part) Print(w io.Writer, r Report, all bool) {
+	fmt.Fprintf(w, "\n%s\n", p.title(r))
+	for _, s := range []Status{Failed, Warning, OK} {
+		for _, f := range r.Findings {
+			if f.Status == s && (all || s != OK) {
+				Print(w, f)
+			}
+		}
+	}
+}
+
+// PrintLine prints one line about a part in which nothing is wrong.
+func (p Part) PrintLine(w io.Writer, r Report) {
+	line := p.title(r)
+	for _, check := range sums {
+		if i := slices.IndexFunc(r.Findings, func(f Finding) bool { return f.Check == check }); i >= 0 {
+			line += ": " + r.Findings[i].Text
+			break
+		}
+	}
+	fmt.Fprintf(w, "  %-8s %s\n", "ok", line)
+}
+
+// sums are the checks that say in one line how a healthy part works, the most important
+// first.
+var sums = []string{"companion", "port", "ide", "plugin", "installed", "agents", "disk"}
+
+// title returns the part's heading with the version of the program, if it is known.
+func (p Part) title(r Report) string {
+	if v := r.Versions[p.Name]; v != "" {
+		return p.Heading + " " + Short(v)
+	}
+	return p.Heading
 }
 
 // FixCommand is the command that makes the changes of [Report.Fix].

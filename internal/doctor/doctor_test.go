@@ -3,9 +3,12 @@ package doctor
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"pollux/internal/sys/systest"
 )
 
 // Checks run in the order of the parts, see what earlier ones found, and change nothing
@@ -21,12 +24,20 @@ func TestExamine(t *testing.T) {
 		}
 		c.Add(Finding{Check: "two", Status: Warning, Fix: "fix two", Apply: func() error { return errors.New("cannot") }})
 	}
+	again := func(_ context.Context, c *Checker) {
+		c.Add(Finding{Check: "two", Status: OK, Fix: "fix two", Apply: func() error { return nil }}) // listed once
+	}
 	third := func(_ context.Context, c *Checker) { c.OK("three", "fine") }
 	var emitted []string
-	report := Examine(t.Context(), Config{Emit: func(f Finding) { emitted = append(emitted, f.Part+"/"+f.Check) }}, []Part{
-		{Name: Companion, Checks: []Check{first, second}}, {Name: Bridge, Checks: []Check{third}},
+	done := func(_ Part, r Report) {
+		for _, f := range r.Findings {
+			emitted = append(emitted, f.Part+"/"+f.Check)
+		}
+	}
+	report := Examine(t.Context(), Config{Done: done}, []Part{
+		{Name: Companion, Checks: []Check{first, second, again}}, {Name: Bridge, Checks: []Check{third}},
 	})
-	if want := []string{"companion/one", "companion/two", "bridge/three"}; !slices.Equal(emitted, want) {
+	if want := []string{"companion/one", "companion/two", "companion/two", "bridge/three"}; !slices.Equal(emitted, want) {
 		t.Errorf("emitted %q, want %q", emitted, want)
 	}
 	if got := report.Findings[0].Text; got != "evil[2J" {
@@ -44,7 +55,17 @@ func TestExamine(t *testing.T) {
 func TestFixOfAFileThatIsGone(t *testing.T) {
 	fixed := false
 	report := Examine(t.Context(), Config{}, []Part{{Name: Companion, Checks: []Check{func(_ context.Context, c *Checker) {
-		c.WarnOpen([]string{filepath.Join(t.TempDir(), "gone.json")})
+		dir := t.TempDir()
+		gone := filepath.Join(dir, "gone.json")
+		if err := errors.Join(os.WriteFile(gone, nil, 0o644), systest.Share(dir)); err != nil {
+			t.Fatal(err)
+		}
+		if !c.WarnOpen([]string{gone}, dir) {
+			t.Error("the file is not open to others")
+		}
+		if err := os.Remove(gone); err != nil {
+			t.Fatal(err)
+		}
 		c.Add(Finding{Check: "other", Status: Warning, Fix: "fix it", Apply: func() error { fixed = true; return nil }})
 	}}}})
 	if err := report.Fix(); err != nil || !fixed {

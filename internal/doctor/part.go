@@ -9,57 +9,66 @@ import (
 	"strings"
 )
 
-// A Part is a list of checks about one part of Pollux or about one agent. They run
-// in order.
+// A Part is a list of checks about one agent, one editor, or the bridge. They run in order.
 type Part struct {
 	Name string
 	// Heading starts the part, for people.
 	Heading string
-	// Agent is the agent's command, which selects the part; Title is the agent's name.
-	Agent, Title string
-	// Here reports whether the user has the agent.
+	// Arg is what the user types to select the part; empty if the part is always examined.
+	Arg string
+	// Agent is set if the part is about an agent.
+	Agent bool
+	// Here reports whether the user has what the part is about.
 	Here   func() bool
 	Checks []Check
 }
 
-// Agents is the name of the part that lists what was not examined.
-const Agents = "agents"
-
-// Select returns the parts of the agents with these names. An error lists the names.
+// Select returns the parts with these arguments. An error lists the arguments.
 //
-// Without names, Select leaves out agents that the user does not have, and a last
-// part names them. If the user has none, the agent of the first part stays.
-func Select(parts []Part, names []string) (selected []Part, err error) {
+// Without any, Select leaves out what the user does not have. A last part then says which
+// agents that are, and whether one runs here.
+func Select(parts []Part, args []string) (selected []Part, err error) {
 	all := Names(parts)
-	for _, name := range names {
-		if !slices.Contains(all, name) {
-			return nil, fmt.Errorf("doctor does not know the agent %q: use %s", Short(name), strings.Join(all, ", "))
+	for _, arg := range args {
+		if !slices.Contains(all, arg) {
+			return nil, fmt.Errorf("doctor does not know %q: use %s", Short(arg), strings.Join(all, ", "))
 		}
 	}
-	if len(names) > 0 {
-		return slices.DeleteFunc(slices.Clone(parts), func(p Part) bool { return !slices.Contains(names, p.Agent) }), nil
+	if len(args) > 0 {
+		return slices.DeleteFunc(slices.Clone(parts), func(p Part) bool {
+			return p.Arg != "" && !slices.Contains(args, p.Arg)
+		}), nil
 	}
 	var missing []string
+	some := false
 	for _, p := range parts {
-		if p.Here() {
+		switch {
+		case p.Here == nil || p.Here():
 			selected = append(selected, p)
-		} else if !slices.Contains(missing, p.Title) {
-			missing = append(missing, p.Title)
+			some = some || p.Agent
+		case p.Agent:
+			missing = append(missing, p.Heading)
 		}
 	}
-	if len(selected) == 0 && len(parts) > 0 {
-		first := parts[0].Title
-		missing = slices.DeleteFunc(missing, func(title string) bool { return title == first })
-		for _, p := range parts {
-			if p.Title == first {
-				selected = append(selected, p)
-			}
-		}
+	if !some { // whatever else there is can wait
+		return []Part{{Name: Agents, Heading: "Agents", Checks: []Check{installFirst(missing)}}}, nil
 	}
+	selected = append(selected, Part{Name: Here, Heading: "This directory", Checks: []Check{checkHere}})
 	if len(missing) > 0 {
 		selected = append(selected, Part{Name: Agents, Heading: "Other agents", Checks: []Check{listMissing(missing)}})
 	}
 	return selected, nil
+}
+
+// installFirst returns the check for a user who has no agent.
+func installFirst(titles []string) Check {
+	return func(_ context.Context, c *Checker) {
+		next := "pollux run downloads Gemini CLI; or npm install -g @anthropic-ai/claude-code, for example"
+		if _, err := exec.LookPath("npm"); err != nil {
+			next = "install Node.js 20 or newer (https://nodejs.org); then pollux run downloads Gemini CLI"
+		}
+		c.Fail("installed", next, "no agent is installed: Pollux works with %s", strings.Join(titles, ", "))
+	}
 }
 
 // listMissing returns the check that names the agents that the user does not have.
@@ -69,11 +78,23 @@ func listMissing(titles []string) Check {
 	}
 }
 
-// Names returns the agents' commands, each once.
+// checkHere checks what all agents need, and says once what those lack that found no
+// companion.
+func checkHere(_ context.Context, c *Checker) {
+	Disk(c)
+	if c.none {
+		c.Warn("companion", "pollux run, or start an editor here that has Pollux (pollux install)",
+			"no companion is running for %s", c.Dir)
+	} else if r := c.RunningHere(); r != nil {
+		c.OK("companion", "the companion of %s is running here", Short(r.Editor.DisplayName))
+	}
+}
+
+// Names returns the arguments that select parts.
 func Names(parts []Part) (names []string) {
 	for _, p := range parts {
-		if !slices.Contains(names, p.Agent) {
-			names = append(names, p.Agent)
+		if p.Arg != "" {
+			names = append(names, p.Arg)
 		}
 	}
 	return names

@@ -26,13 +26,14 @@ func Command(command, title, install string) Check {
 		}
 		version := packageVersion(path)
 		if version == "" {
-			version = askVersion(ctx, path)
+			version = AskVersion(ctx, path)
 		}
 		if version == "" {
 			c.Warn("cli", "npm install -g "+install+"@latest",
 				"%s does not report its version; the checks below assume the newest one", path)
 			return
 		}
+		c.FoundVersion(version)
 		c.OK("cli", "%s %s (%s)", title, Short(version), path)
 	}
 }
@@ -47,8 +48,8 @@ func packageVersion(path string) string {
 	return npm.Version(argv[len(argv)-1], "")
 }
 
-// askVersion returns the version that a command prints, or "".
-func askVersion(ctx context.Context, path string) string {
+// AskVersion returns the version that a command prints, or "".
+func AskVersion(ctx context.Context, path string) string {
 	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
 	cmd, err := proc.Command(ctx, path, "--version")

@@ -28,7 +28,7 @@ const (
 )
 
 // ErrSilent reports a pool that does not answer in time.
-var ErrSilent = errors.New("it does not answer: run `pollux doctor gemini`")
+var ErrSilent = errors.New("it does not answer: run `pollux doctor bridge`")
 
 // An UnreachableError reports a pool that runs, but does not answer or speaks another
 // version of the protocol.

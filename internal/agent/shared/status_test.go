@@ -101,8 +101,8 @@ func TestClock(t *testing.T) {
 
 func TestUnreachableError(t *testing.T) {
 	for want, e := range map[string]*UnreachableError{
-		"the pool at /s: it does not answer: run `pollux doctor gemini`":          {"/s", 0, ErrSilent},
-		"the pool with process 7: it does not answer: run `pollux doctor gemini`": {"/s", 7, ErrSilent},
+		"the pool at /s: it does not answer: run `pollux doctor bridge`":          {"/s", 0, ErrSilent},
+		"the pool with process 7: it does not answer: run `pollux doctor bridge`": {"/s", 7, ErrSilent},
 	} {
 		if e.Error() != want || !errors.Is(e, ErrSilent) {
 			t.Errorf("%q, want %q", e.Error(), want)

@@ -24,10 +24,11 @@ var authKinds = []string{"oauth-personal", "gemini-api-key", "vertex-ai", "compu
 // process, which uses no quota. An MCP client may start the bridge in an
 // environment that differs from this one.
 func (g *CLI) Bridge(ctx context.Context, c *doctor.Checker) {
-	program, err := g.program, g.err
-	if g.Command != "" {
-		program, err = gemini.Find(ctx, agent.Source{Command: g.Command})
+	if g.dir == "" { // the CLI was not examined
+		g.Node(ctx, c)
+		g.Settings(ctx, c)
 	}
+	program, err := gemini.Find(ctx, agent.Source{Command: g.Command})
 	if err == nil {
 		err = gemini.ReadOnly(agent.Source{}, program)
 	}

@@ -16,7 +16,6 @@ import (
 	"pollux/internal/agent/gemini"
 	"pollux/internal/agent/gemini/settings"
 	"pollux/internal/doctor"
-	"pollux/internal/sys/proc"
 )
 
 // A CLI is the Gemini CLI that one run of doctor examines. Its methods are
@@ -31,17 +30,18 @@ type CLI struct {
 	Probe func(ctx context.Context, row *agent.Agent, program agent.Program, dir string, wall agent.Wall) (time.Duration, error)
 
 	program  agent.Program
-	err      error // why Program found none
 	settings settings.Settings
+	dir      string // whose settings they are; empty if none were loaded
 }
 
 const install = "npm install -g @google/gemini-cli"
 
 // Program finds the command that the shell would start.
 func (g *CLI) Program(ctx context.Context, c *doctor.Checker) {
-	g.program, g.err = gemini.Find(ctx, agent.Source{})
+	var err error
+	g.program, err = gemini.Find(ctx, agent.Source{})
 	c.Program = doctor.Program{Path: g.program.Path, Version: g.program.Version, Update: install + "@latest"}
-	if g.err != nil {
+	if err != nil {
 		if _, err := exec.LookPath("npm"); err == nil {
 			c.Warn("cli", install, "Gemini CLI is not on the PATH; `pollux run` offers to download it")
 			return
@@ -56,6 +56,7 @@ func (g *CLI) Program(ctx context.Context, c *doctor.Checker) {
 		return
 	}
 	c.Program.Major, c.Program.Minor = major, minor
+	c.FoundVersion(g.program.Version)
 	if inWSL() && regexp.MustCompile(`^/mnt/[a-z]/`).MatchString(g.program.Path) {
 		c.Fail("cli", install+" (in WSL)",
 			"gemini is the Windows one (%s): it sees other processes and files, and finds no companion in WSL",
@@ -69,10 +70,7 @@ func inWSL() bool {
 	return strings.Contains(strings.ToLower(string(release)), "microsoft") || os.Getenv("WSL_DISTRO_NAME") != ""
 }
 
-const (
-	minNode     = 20
-	nodeTimeout = 10 * time.Second
-)
+const minNode = 20
 
 // Node checks the version of Node.js, which Gemini CLI needs.
 func (g *CLI) Node(ctx context.Context, c *doctor.Checker) {
@@ -82,28 +80,15 @@ func (g *CLI) Node(ctx context.Context, c *doctor.Checker) {
 		c.Fail("node", installNode, "Node.js is not on the PATH, and Gemini CLI needs it")
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
-	defer cancel()
-	out, err := output(ctx, path, "--version")
-	version := strings.TrimSpace(string(out))
-	first, _, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
-	major, numErr := strconv.Atoi(first)
+	version := doctor.AskVersion(ctx, path)
+	first, _, _ := strings.Cut(version, ".")
+	major, err := strconv.Atoi(first)
 	switch {
-	case err != nil || numErr != nil:
+	case err != nil:
 		c.Fail("node", installNode, "%s does not report its version", path)
 	case major < minNode:
-		c.Fail("node", installNode, "Node.js %s (%s) is too old for Gemini CLI", version, path)
+		c.Fail("node", installNode, "Node.js v%s (%s) is too old for Gemini CLI", version, path)
 	default:
-		c.OK("node", "Node.js %s (%s)", version, path)
+		c.OK("node", "Node.js v%s (%s)", version, path)
 	}
-}
-
-// output returns what a program prints.
-func output(ctx context.Context, program string, args ...string) ([]byte, error) {
-	cmd, err := proc.Command(ctx, program, args...)
-	if err != nil {
-		return nil, err
-	}
-	cmd.WaitDelay = time.Second
-	return cmd.Output()
 }

@@ -73,10 +73,10 @@ func (g *CLI) Proxy(ctx context.Context, c *doctor.Checker) {
 }
 
 // Disk checks for free space wherever Pollux and Gemini CLI write files.
-func (g *CLI) Disk(ctx context.Context, c *doctor.Checker) {
+func (g *CLI) Disk(_ context.Context, c *doctor.Checker) {
 	var own []doctor.Directory
 	if home, err := settings.Home(nil); err == nil {
 		own = append(own, doctor.Directory{Holds: "Gemini CLI's own files", Path: home})
 	}
-	doctor.Disk(own...)(ctx, c)
+	doctor.Disk(c, own...)
 }

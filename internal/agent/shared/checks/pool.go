@@ -50,29 +50,23 @@ func (p *Pool) Check(ctx context.Context, c *doctor.Checker) {
 		c.Fail("variables", "", "a bridge does not start here: %s", doctor.Short(p.Err.Error()))
 		return
 	}
-	if p.Off && p.OffLine != "" {
-		c.Add(doctor.Finding{
-			Check: name, Status: doctor.OK, Next: "remove pool.enabled to share them",
-			Text: "bridges that are started here share no processes: pool.enabled is false in " + p.OffLine,
-		})
-		return
-	}
 	if p.Off {
-		c.Add(doctor.Finding{
-			Check: name, Status: doctor.OK, Next: shell.UnsetCommand("POLLUX_POOL") + " to share them",
-			Text: "POLLUX_POOL=off: bridges that are started here share no processes",
-		})
+		next, text := shell.UnsetCommand("POLLUX_POOL"), "POLLUX_POOL=off: bridges that are started here share no processes"
+		if p.OffLine != "" {
+			next, text = "remove pool.enabled", "bridges that are started here share no processes: pool.enabled is false in "+p.OffLine
+		}
+		c.Add(doctor.Finding{Check: name, Status: doctor.OK, Text: text, Next: next + " to share them", Rule: "the pool is turned off"})
 		return
 	}
 	if c.Failed("disk") {
 		return
 	}
+	var running []shared.Status
+	var unreachable []*shared.UnreachableError
 	own, err := p.Socket()
-	if err != nil {
-		c.Warn(name, "set POLLUX_RUNTIME_DIR to a short path of a directory you own", alone+"%s", doctor.Reason(err))
-		return
+	if err == nil {
+		running, unreachable, err = shared.List(ctx)
 	}
-	running, unreachable, err := shared.List(ctx)
 	if err != nil {
 		c.Warn(name, "set POLLUX_RUNTIME_DIR to a short path of a directory you own", alone+"%s", doctor.Reason(err))
 		return

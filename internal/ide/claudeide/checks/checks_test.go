@@ -57,7 +57,6 @@ func newRoom(t *testing.T) *room {
 	t.Setenv("HOME", r.home)
 	t.Setenv("USERPROFILE", r.home)
 	t.Setenv("XDG_CONFIG_HOME", "")
-	t.Setenv("OPENCODE_PERMISSION", `{"edit": "ask"}`)
 	return r
 }
 
@@ -220,7 +219,6 @@ func TestSpelling(t *testing.T) {
 			r.lock(0, func(l *claudeide.Lock) { l.WorkspaceFolders = tt.folders(r.project) })
 			t.Chdir(tt.dir(r.project))
 			got, report := r.found(Claude)
-			got = slices.DeleteFunc(got, func(f string) bool { return f == "warning mode" })
 			if !slices.Equal(got, tt.want) {
 				t.Errorf("found %q, want %q: %+v", got, tt.want, report.Findings)
 			}
@@ -275,13 +273,13 @@ func TestOpencode(t *testing.T) {
 			r.lock(0, nil)
 			r.t.Setenv(claudeide.EnvOpencodePort, "1")
 		}, []string{"failed variables"}},
-		"no questions": {func(r *room) {
-			r.lock(0, nil)
-			r.t.Setenv("OPENCODE_PERMISSION", "")
-		}, []string{"warning mode"}},
 		"no token":     {func(r *room) { r.lock(0, func(l *claudeide.Lock) { l.AuthToken = "" }) }, []string{"failed token"}},
 		"wrong token":  {func(r *room) { r.lock(http.StatusUnauthorized, nil) }, []string{"failed token"}},
 		"no companion": {func(*room) {}, []string{"failed companion"}},
+		// The next companion removes its lock.
+		"a companion that was killed": {func(r *room) {
+			r.lock(0, func(l *claudeide.Lock) { l.PID, l.Pollux = deadPID, lockfile.NewMark() })
+		}, []string{"failed companion", "warning stale"}},
 		"no view": {func(r *room) {
 			r.running = []editor.Running{{Status: editor.Status{Roots: []string{r.project}}}}
 		}, []string{"failed view"}},
@@ -326,7 +324,7 @@ func TestSettings(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			got := loadSettings(claudeide.Search{Dir: r.project, Getenv: os.Getenv})
+			got := loadSettings(r.project)
 			mode, _, _ := claudeide.PermissionMode(asking.Start{Dir: r.project, Getenv: os.Getenv})
 			if mode != tt.mode || len(got.errs) != tt.errs {
 				t.Errorf("%q, %+v, want %q and %d errors", mode, got, tt.mode, tt.errs)

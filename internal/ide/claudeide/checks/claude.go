@@ -9,7 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"pollux/internal/doctor"
-	"pollux/internal/ide/asking"
 	"pollux/internal/ide/claudeide"
 	"pollux/internal/paths"
 	"pollux/internal/sys/disk"
@@ -28,10 +27,7 @@ import (
 )
 
 const (
-	startOne = "pollux run -- claude, or start an editor here that has Pollux (pollux install)"
-	attach   = "pollux run --attach -- claude"
-	// showChanges is what to do if nothing shows a companion's changes.
-	showChanges = "pollux review, or attach an editor that has Pollux"
+	attach = "pollux run --attach -- claude"
 	// answerTimeout limits the wait for a companion.
 	answerTimeout = 3 * time.Second
 	// searchTimeout is how long Claude Code looks for a lock after its start.
@@ -48,18 +44,48 @@ type claude struct {
 // Claude checks why Claude Code does not connect to a companion, or shows no diffs.
 func Claude(ctx context.Context, dc *doctor.Checker) {
 	c := &claude{Checker: dc, search: newSearch(dc)}
-	c.settings = loadSettings(c.search)
+	c.settings = loadSettings(dc.Dir)
 	for _, err := range c.settings.errs {
 		c.Warn("settings", "correct the file", "Claude Code cannot read its settings: %s", doctor.Short(err.Error()))
 	}
-	c.checkAutoConnect()
+	doctor.First(dc, autoConnect, c)
 	c.checkDirectory()
 	checkStale(dc, c.search.Locks())
-	if lock, ok := c.findLock(); ok && c.checkLock(ctx, lock) {
-		c.checkLate(lock)
+	if l, ok := c.findLock(); ok && c.checkLock(ctx, l) {
+		c.checkLate(l.Found)
 	}
-	c.checkDiffs()
+	if tool := c.settings.DiffTool; tool != "" && tool != "auto" {
+		c.Fail("diff-tool", `type /config in Claude Code, and set "Diff tool" to auto`,
+			"the setting diffTool is %s: Claude Code shows changes in its terminal only", doctor.Short(tool))
+	}
 }
+
+// autoConnect says whether a Claude Code started here looks for a companion.
+var autoConnect = []doctor.Cause[*claude]{
+	doctor.Fails("auto-connect", func(*claude) bool { return isOne(claudeide.EnvAutoConnect, "0", "false", "no", "off") },
+		claudeide.EnvAutoConnect+" is false: it keeps Claude Code from connecting by itself, even with --ide or "+claudeide.EnvPort,
+		shell.UnsetCommand(claudeide.EnvAutoConnect)+", or type /ide in Claude Code"),
+	doctor.Fails("auto-connect", func(*claude) bool { return isTrue("CLAUDE_CODE_SIMPLE") },
+		"CLAUDE_CODE_SIMPLE keeps Claude Code from connecting by itself", shell.UnsetCommand("CLAUDE_CODE_SIMPLE")),
+	doctor.Passes("auto-connect", func(*claude) bool { return isTrue(claudeide.EnvAutoConnect) },
+		"Claude Code connects by itself ("+claudeide.EnvAutoConnect+")"),
+	doctor.Passes("auto-connect", func(*claude) bool { return os.Getenv(claudeide.EnvPort) != "" },
+		"Claude Code connects by itself ("+claudeide.EnvPort+")"),
+	doctor.Passes("auto-connect", func(c *claude) bool { return c.settings.AutoConnect },
+		"Claude Code connects by itself (autoConnectIde)"),
+	doctor.Passes("auto-connect", func(c *claude) bool { return c.search.InIDETerminal() },
+		"Claude Code connects by itself in this terminal"),
+	doctor.Passes("auto-connect", func(c *claude) bool { return c.Overview && c.RunningHere() == nil },
+		"Claude Code connects if pollux run or an editor's terminal starts it, with --ide, or once you type /ide"),
+	doctor.Warns("auto-connect", func(*claude) bool { return os.Getenv("ENABLE_IDE_INTEGRATION") != "" },
+		byHand+"; ENABLE_IDE_INTEGRATION has no effect any more", turnOn),
+	doctor.Warns("auto-connect", doctor.Otherwise[*claude], byHand, turnOn),
+}
+
+const (
+	byHand = "a Claude Code started here connects only with --ide, or once you type /ide"
+	turnOn = `claude --ide, or turn on "Auto-connect to IDE" in its /config`
+)
 
 func newSearch(c *doctor.Checker) claudeide.Search {
 	s := claudeide.Search{Dir: c.Dir, Getenv: os.Getenv}
@@ -70,45 +96,12 @@ func newSearch(c *doctor.Checker) claudeide.Search {
 	return s
 }
 
-// ClaudeHome returns the directory of Claude Code's settings.
-func ClaudeHome() (string, error) { return claudeHome(os.Getenv) }
-
-// checkAutoConnect checks whether a Claude Code started here looks for a companion.
-func (c *claude) checkAutoConnect() {
-	const byHand = "claude --ide"
-	auto, set := isTrue(os.Getenv(claudeide.EnvAutoConnect)), isFalse(os.Getenv(claudeide.EnvAutoConnect))
-	switch {
-	case set:
-		c.Fail("auto-connect", shell.UnsetCommand(claudeide.EnvAutoConnect)+", or type /ide in Claude Code",
-			"%s=%s keeps Claude Code from connecting by itself, even with --ide or %s",
-			claudeide.EnvAutoConnect, doctor.Short(os.Getenv(claudeide.EnvAutoConnect)), claudeide.EnvPort)
-	case isTrue(os.Getenv("CLAUDE_CODE_SIMPLE")):
-		c.Fail("auto-connect", shell.UnsetCommand("CLAUDE_CODE_SIMPLE"), "CLAUDE_CODE_SIMPLE keeps Claude Code from connecting by itself")
-	case auto:
-		c.OK("auto-connect", "Claude Code connects by itself (%s)", claudeide.EnvAutoConnect)
-	case os.Getenv(claudeide.EnvPort) != "":
-		c.OK("auto-connect", "Claude Code connects by itself (%s)", claudeide.EnvPort)
-	case c.settings.AutoConnect:
-		c.OK("auto-connect", "Claude Code connects by itself (autoConnectIde)")
-	case c.search.InIDETerminal():
-		c.OK("auto-connect", "Claude Code connects by itself in this terminal")
-	default:
-		text := "a Claude Code started here connects only with --ide, or once you type /ide"
-		if os.Getenv("ENABLE_IDE_INTEGRATION") != "" {
-			text += "; ENABLE_IDE_INTEGRATION has no effect any more"
-		}
-		c.Warn("auto-connect", byHand+", or turn on \"Auto-connect to IDE\" in its /config", "%s", text)
-	}
+// isOne reports whether a variable has one of the values, as Claude Code reads it.
+func isOne(variable string, values ...string) bool {
+	return slices.Contains(values, strings.ToLower(strings.TrimSpace(os.Getenv(variable))))
 }
 
-// isTrue and isFalse read a variable as Claude Code does.
-func isTrue(v string) bool {
-	return slices.Contains([]string{"1", "true", "yes", "on"}, strings.ToLower(strings.TrimSpace(v)))
-}
-
-func isFalse(v string) bool {
-	return slices.Contains([]string{"0", "false", "no", "off"}, strings.ToLower(strings.TrimSpace(v)))
-}
+func isTrue(variable string) bool { return isOne(variable, "1", "true", "yes", "on") }
 
 // checkDirectory checks that companions can write lock files, and that nobody else can
 // read the tokens in them.
@@ -118,39 +111,18 @@ func (c *claude) checkDirectory() {
 		c.Fail("directory", "set "+disk.HomeVar, "there is no directory for lock files: %v", err)
 		return
 	}
-	info, err := os.Stat(dir)
-	switch {
-	case err != nil && errors.Is(err, os.ErrNotExist):
+	dir = paths.Real(dir)
+	info, well := c.OwnDirectory(dir, "start Claude Code and the editor as the same user")
+	if info == nil || !well {
 		return // the first companion makes it
-	case err != nil || !info.IsDir():
-		c.Fail("directory", shell.RemoveCommand(dir), "%s is not a directory, so no companion can write its lock file", dir)
-		return
-	case !disk.Own(dir, info):
-		c.Fail("directory", "start Claude Code and the editor as the same user",
-			"%s belongs to another user, so your companions cannot write lock files", dir)
-		return
 	}
-	if open := openToOthers(dir, info); len(open) > 0 {
-		c.WarnOpen(open)
-	}
-}
-
-// openToOthers lists the directory, and the locks of companions in it, if other users
-// can read or change them.
-func openToOthers(dir string, info fs.FileInfo) (open []string) {
-	if disk.Private(dir, info) {
-		return nil
-	}
-	if disk.OthersWrite(dir, info) {
-		open = append(open, dir)
-	}
+	var files []string
 	for _, f := range claudeide.Find(dir) {
-		if info, err := os.Lstat(f.Path); err == nil && f.Pollux != nil &&
-			disk.Own(f.Path, info) && !disk.Private(f.Path, info) {
-			open = append(open, f.Path)
+		if f.Pollux != nil {
+			files = append(files, f.Path)
 		}
 	}
-	return open
+	c.WarnOpen(files, dir)
 }
 
 // checkStale finds the locks that companions left behind when they were killed.
@@ -161,188 +133,148 @@ func checkStale(c *doctor.Checker, locks []claudeide.Found) {
 			stale = append(stale, f.Path)
 		}
 	}
-	if len(stale) == 0 {
-		return
-	}
-	c.Add(doctor.Finding{
-		Check: "stale", Status: doctor.Warning, Next: doctor.FixCommand,
-		Text: "companions that have ended left lock files behind: " + strings.Join(stale, ", "),
-		Fix:  "remove " + strings.Join(stale, ", "),
-		Apply: func() error {
-			var errs []error
-			for _, path := range stale {
-				errs = append(errs, claudeide.RemoveLeftover(path))
-			}
-			return errors.Join(errs...)
-		},
-	})
+	c.WarnStale(stale, claudeide.RemoveLeftover)
+}
+
+// A lock is a lock file as Claude Code or opencode reads it.
+type lock struct {
+	doctor.Lock
+	claudeide.Found
+	search claudeide.Search
+}
+
+// newLock returns the lock of a file, for an agent that dials a host.
+func newLock(agent, command, host string, s claudeide.Search, f claudeide.Found) *lock {
+	return &lock{Found: f, search: s, Lock: doctor.Lock{
+		Agent: agent, Command: command, Dir: s.Dir, Path: f.Path, Folders: f.WorkspaceFolders, Process: f.PID,
+		Program: fmt.Sprintf("%s (port %d)", cmp.Or(doctor.Short(f.IDEName), "a program without a name"), f.Port),
+		Address: net.JoinHostPort(host, strconv.Itoa(f.Port)),
+	}}
+}
+
+// Words returns the words that the tables may name.
+func (l *lock) Words() doctor.Words {
+	words := l.Lock.Words()
+	words["spelling"], words["config"] = doctor.Short(l.search.Spelling), filepath.Dir(filepath.Dir(l.Lock.Path))
+	words["home"], words["attach"] = shell.EnterCommand(l.Dir), attach
+	return words
 }
 
 // findLock returns the lock that Claude Code takes, or says why it takes none.
-func (c *claude) findLock() (lock claudeide.Found, ok bool) {
+func (c *claude) findLock() (*lock, bool) {
 	matches := c.search.Claude()
 	if port := os.Getenv(claudeide.EnvPort); port != "" && (len(matches) != 1 || matches[0].Port != c.search.Port()) {
 		next := shell.UnsetCommand(claudeide.EnvPort)
+		const text = claudeide.EnvPort + "=%s names a server without a lock file"
 		if len(matches) == 1 {
-			c.Warn("variables", next, "%s=%s names a server without a lock file", claudeide.EnvPort, doctor.Short(port))
+			c.Warn("variables", next, text, doctor.Short(port))
 		} else {
-			c.Fail("variables", next+"; then "+startOne,
-				"%s=%s names a server without a lock file: Claude Code needs the token in that file",
-				claudeide.EnvPort, doctor.Short(port))
+			c.Fail("variables", next+"; then "+doctor.StartWith(claudeide.ClaudeCommand),
+				text+": Claude Code needs the token in that file", doctor.Short(port))
 		}
+	}
+	var names []string
+	for _, f := range matches {
+		names = append(names, c.lock(f).Program)
 	}
 	switch len(matches) {
 	case 0:
 		c.explainNone()
-		return lock, false
 	case 1:
-		return matches[0], true
+		return c.lock(matches[0]), true
+	default:
+		c.Fail("several", "end one of them, or "+attach,
+			"Claude Code connects to none of several that have this folder: %s", strings.Join(names, ", "))
 	}
-	var names []string
-	for _, f := range matches {
-		names = append(names, name(f))
-	}
-	c.Fail("several", "end one of them, or "+attach,
-		"Claude Code connects to none of several that have this folder: %s", strings.Join(names, ", "))
-	return lock, false
+	return nil, false
+}
+
+func (c *claude) lock(f claudeide.Found) *lock {
+	return newLock("Claude Code", claudeide.ClaudeCommand, c.search.Host(), c.search, f)
 }
 
 // explainNone says why no lock matches.
 func (c *claude) explainNone() {
-	if r := c.RunningHere(); r != nil && len(r.Surfaces) == 0 && !r.Page {
-		c.Fail("view", showChanges,
-			"the companion of %s has no lock file, because nothing shows its changes", doctor.Short(r.Editor.DisplayName))
+	if c.NoView() {
 		return
 	}
-	locks := c.search.Locks()
-	for _, explain := range []func(claudeide.Found) bool{c.isContainer, c.isGone, c.isSpelling, c.isLink, c.isBelow} {
-		if slices.ContainsFunc(locks, explain) {
-			return
+	var locks []*lock
+	var common []*doctor.Lock
+	for _, f := range c.search.Locks() {
+		l := c.lock(f)
+		l.Lock.Live = f.Live()
+		locks = append(locks, l)
+		if !f.Leftover() {
+			common = append(common, &l.Lock)
 		}
 	}
-	if r := c.RunningHere(); r != nil {
-		c.Fail("lock", "restart that companion",
-			"the companion of %s is running for this folder, but has no lock file that matches",
+	r := c.RunningHere()
+	switch {
+	case doctor.First(c.Checker, unmatched, locks...), doctor.First(c.Checker, doctor.Locks, common...):
+	case r != nil:
+		c.Fail("lock", "restart that companion", "the companion of %s is running for this folder, but has no lock file that matches",
 			doctor.Short(r.Editor.DisplayName))
-		return
+	default:
+		c.None(claudeide.ClaudeCommand)
 	}
-	c.Fail("companion", startOne, "no companion is running for %s", c.Dir)
 }
 
-// isContainer reports a lock whose process is in another container, or on the host.
-func (c *claude) isContainer(f claudeide.Found) bool {
-	if !f.Covers(c.Dir) || !f.Gone() || f.Leftover() || !f.Listens(c.search.Host()) {
-		return false
-	}
-	c.Fail("container", "give the container its own "+filepath.Dir(filepath.Dir(f.Path))+", or start the companion here",
-		"%s answers, but its process %d does not run here: Claude Code deletes its lock file when it starts", name(f), f.PID)
-	return true
-}
-
-// isGone reports a lock of a process that has ended.
-func (c *claude) isGone(f claudeide.Found) bool {
-	if !f.Covers(c.Dir) || f.Live() || f.Leftover() {
-		return false
-	}
-	why := "nothing answers on its port"
-	if f.PID != 0 {
-		why = fmt.Sprintf("its process %d has ended", f.PID)
-	}
-	c.Fail("lock", startOne, "%s has this folder, but %s: Claude Code deletes its lock file", name(f), why)
-	return true
-}
-
-// isSpelling reports a lock that has this folder in another case than this terminal.
-func (c *claude) isSpelling(f claudeide.Found) bool {
-	if c.search.Spelling == "" || !f.Covers(c.Dir) || !f.Live() {
-		return false
-	}
-	c.Fail("spelling", shell.EnterCommand(c.Dir)+", or "+attach,
-		"%s has this folder, but this terminal spells it %s: Claude Code distinguishes upper and lower case",
-		name(f), doctor.Short(c.search.Spelling))
-	return true
-}
-
-// isLink reports a lock whose folder is a symbolic link to this one.
-func (c *claude) isLink(f claudeide.Found) bool {
-	i := slices.IndexFunc(f.WorkspaceFolders, func(folder string) bool { return paths.Contains(paths.Real(folder), c.Dir) })
-	if i < 0 || f.Covers(c.Dir) || !f.Live() {
-		return false
-	}
-	folder := f.WorkspaceFolders[i]
-	c.Fail("symlink", "open "+doctor.Word(paths.Real(folder))+" in that editor, or type /ide",
-		"%s names its folder %s, which is a symbolic link: Claude Code compares it with %s",
-		name(f), doctor.Short(folder), c.Dir)
-	return true
-}
-
-// isBelow reports a lock whose folder is below this one.
-func (c *claude) isBelow(f claudeide.Found) bool {
-	i := slices.IndexFunc(f.WorkspaceFolders, func(folder string) bool { return paths.Contains(c.Dir, folder) })
-	if i < 0 || f.Covers(c.Dir) || !f.Live() {
-		return false
-	}
-	c.Fail("workspace", shell.EnterCommand(f.WorkspaceFolders[i])+", or "+startOne,
-		"%s is for %s, but this is %s", name(f), doctor.Short(f.WorkspaceFolders[i]), c.Dir)
-	return true
-}
-
-// name returns what to call the program that wrote a lock.
-func name(f claudeide.Found) string {
-	return fmt.Sprintf("%s (port %d)", cmp.Or(doctor.Short(f.IDEName), "a program without a name"), f.Port)
+// unmatched has causes of Claude Code's own why no lock matches.
+var unmatched = []doctor.Cause[*lock]{
+	doctor.Fails("container", func(l *lock) bool {
+		return l.Lock.Covers() && l.Gone() && !l.Leftover() && l.Listens(l.search.Host())
+	},
+		"{program} answers, but its process does not run here: Claude Code deletes its lock file when it starts",
+		"give the container its own {config}, or start the companion here"),
+	doctor.Fails("spelling", func(l *lock) bool { return l.search.Spelling != "" && l.Lock.Covers() && l.Lock.Live },
+		"{program} has this folder, but this terminal spells it {spelling}: Claude Code distinguishes upper and lower case",
+		"{home}, or {attach}"),
 }
 
 // checkLock reports whether Claude Code connects to the lock's server.
-func (c *claude) checkLock(ctx context.Context, f claudeide.Found) bool {
-	info, err := os.Stat(f.Path)
-	if err != nil || !disk.Own(f.Path, info) {
-		c.Fail("user", "start Claude Code and the editor as the same user", "%s is not your file", f.Path)
-		return false
-	}
-	if c.search.InIDETerminal() && f.Port != c.search.Port() && !isAncestor(f.PID) {
-		c.Fail("terminal", attach,
-			"Claude Code takes this terminal for one of VS Code or JetBrains, "+
-				"and connects only to a program that started it: %s did not",
-			name(f))
-		return false
-	}
-	if r := c.RunningHere(); r != nil && f.Pollux == nil {
+func (c *claude) checkLock(ctx context.Context, l *lock) bool {
+	info, err := os.Stat(l.Found.Path)
+	own := err == nil && disk.Own(l.Found.Path, info)
+	if r := c.RunningHere(); own && r != nil && l.Pollux == nil && !strayTerminal(l) {
 		c.Warn("rival", "end that program, or "+attach, "Claude Code will connect to %s and not to Pollux's companion of %s",
-			name(f), doctor.Short(r.Editor.DisplayName))
+			l.Program, doctor.Short(r.Editor.DisplayName))
 	}
-	if !f.WebSocket() {
-		c.Fail("transport", "update that editor's plugin, or end it",
-			"%s is not a WebSocket server: Claude Code uses its old protocol, which Pollux does not check", name(f))
-		return false
-	}
-	return probe(ctx, c.Checker, f, c.search.Host())
+	return !doctor.First(c.Checker, []doctor.Cause[*lock]{
+		doctor.Fails("user", func(*lock) bool { return !own }, "{file} is not your file", "start Claude Code and the editor as the same user"),
+		doctor.Fails("terminal", strayTerminal,
+			"Claude Code takes this terminal for one of VS Code or JetBrains, and connects only to a program that started it: {program} did not",
+			"{attach}"),
+		doctor.Fails("transport", func(l *lock) bool { return !l.WebSocket() },
+			"{program} is not a WebSocket server: Claude Code uses its old protocol, which Pollux does not check",
+			"update that editor's plugin, or end it"),
+	}, l) && probe(ctx, c.Checker, l)
 }
 
-// probe connects to the lock's server and reports the result.
-func probe(ctx context.Context, c *doctor.Checker, f claudeide.Found, host string) bool {
+// strayTerminal reports whether Claude Code runs in an editor's terminal, and the lock is
+// not that editor's.
+func strayTerminal(l *lock) bool {
+	return l.search.InIDETerminal() && l.Port != l.search.Port() && !isAncestor(l.PID)
+}
+
+// probe connects to the lock's server, reports the result, and whether it answers.
+func probe(ctx context.Context, c *doctor.Checker, l *lock) bool {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	err := f.Probe(ctx, host)
-	switch {
-	case err == nil:
-		c.OK("port", "%s answers", name(f))
-		return true
-	case errors.Is(err, claudeide.ErrToken):
-		c.Fail("token", "restart that editor", "%s refuses the token in %s", name(f), f.Path)
-	case errors.Is(err, claudeide.ErrNoView):
-		c.Fail("view", showChanges, "%s refuses agents: nothing shows its changes", name(f))
-	case errors.Is(err, claudeide.ErrNotMCP):
-		c.Fail("port", "restart that editor", "%s does not answer as a companion: another program may have the port", name(f))
-	case sock.Refused(err) && f.Listens("::1"):
-		c.Fail("port", "let it listen on 127.0.0.1", "%s listens on ::1 only, and the agent connects to %s", name(f), host)
-	case sock.Refused(err):
-		c.Fail("port", "restart that editor", "nothing listens on %s of %s", host, name(f))
-	case ctx.Err() != nil:
-		c.Fail("port", "continue it if it is stopped, or restart that editor", "%s does not answer: it is stopped or hangs", name(f))
-	default:
-		c.Fail("port", "restart that editor", "%s does not answer: %s", name(f), doctor.Reason(err))
+	host, _, _ := net.SplitHostPort(l.Address)
+	l.Answer = l.Probe(ctx, host)
+	for _, known := range [][2]error{
+		{claudeide.ErrToken, doctor.ErrToken}, {claudeide.ErrNoView, doctor.ErrNoView}, {claudeide.ErrNotMCP, doctor.ErrNotCompanion},
+	} {
+		if errors.Is(l.Answer, known[0]) {
+			l.Answer = known[1]
+		}
 	}
-	return false
+	if sock.Refused(l.Answer) && l.Listens("::1") {
+		c.Fail("port", "let it listen on 127.0.0.1", "%s listens on ::1 only, and the agent connects to %s", l.Program, host)
+		return false
+	}
+	doctor.First(c, doctor.Answers, &l.Lock)
+	return l.Answer == nil
 }
 
 // maxAncestors is how many processes above it Claude Code examines.
@@ -406,19 +338,4 @@ func lateProcesses(processes []proc.StartedProcess, written time.Time, connected
 		return nil
 	}
 	return late
-}
-
-// checkDiffs checks whether Claude Code shows its changes in the editor.
-func (c *claude) checkDiffs() {
-	if tool := c.settings.DiffTool; tool != "" && tool != "auto" {
-		c.Fail("diff-tool", "type /config in Claude Code, and set \"Diff tool\" to auto",
-			"the setting diffTool is %s: Claude Code shows changes in its terminal only", doctor.Short(tool))
-	}
-	m := claudeide.ClaudeAsking(asking.Start{Dir: c.Dir, Getenv: os.Getenv})
-	if m.Silent == "" {
-		c.OK("mode", "Claude Code asks before it changes a file")
-		return
-	}
-	text, next := m.Finding("Claude Code", claudeide.ClaudeCommand)
-	c.Warn("mode", next, "%s", text)
 }

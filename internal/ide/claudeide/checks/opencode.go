@@ -4,10 +4,8 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"pollux/internal/doctor"
-	"pollux/internal/ide/asking"
 	"pollux/internal/ide/claudeide"
 	"pollux/internal/sys/shell"
 )
@@ -28,22 +26,15 @@ func Opencode(ctx context.Context, c *doctor.Checker) {
 		return
 	}
 	checkStale(c, search.Locks())
-	lock, ok := search.Opencode()
-	switch r := c.RunningHere(); {
-	case ok && lock.AuthToken != "":
-		probe(ctx, c, lock, "127.0.0.1")
-	case ok:
-		c.Fail("token", "end the program that wrote it", "%s has no token", lock.Path)
-	case r != nil && len(r.Surfaces) == 0 && !r.Page:
-		c.Fail("view", showChanges,
-			"the companion of %s has no lock file, because nothing shows its changes", doctor.Short(r.Editor.DisplayName))
+	found, ok := search.Opencode()
+	switch l := newLock("opencode", claudeide.OpencodeCommand, "127.0.0.1", search, found); {
+	case !ok && c.NoView():
+	case !ok, found.Leftover() && c.RunningHere() == nil:
+		c.None(claudeide.OpencodeCommand)
+	case l.AuthToken == "":
+		c.Fail("token", "end the program that wrote it", "%s has no token", l.Found.Path)
 	default:
-		c.Fail("companion", strings.ReplaceAll(startOne, "claude", claudeide.OpencodeCommand),
-			"no companion is running for %s", c.Dir)
-	}
-	if m := claudeide.OpencodeAsking(asking.Start{Dir: c.Dir, Getenv: os.Getenv}); m.Silent != "" {
-		text, next := m.Finding("opencode", claudeide.OpencodeCommand)
-		c.Warn("mode", next, "%s", text)
+		probe(ctx, c, l)
 	}
 	c.OK("diffs", "opencode shows its own diffs; it takes the open file, the selection and mentions from the editor")
 }

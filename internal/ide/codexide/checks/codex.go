@@ -9,158 +9,142 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"pollux/internal/doctor"
-	"pollux/internal/ide/asking"
 	"pollux/internal/ide/codexide"
 	"pollux/internal/sys/disk"
-	"pollux/internal/sys/proc"
 	"pollux/internal/sys/shell"
 	"pollux/internal/sys/sock"
 )
 
-const (
-	startOne    = "pollux run -- codex, or start an editor here that has Pollux (pollux install)"
-	dialTimeout = 500 * time.Millisecond
-)
+const dialTimeout = 500 * time.Millisecond
 
-// Codex checks whether /ide in Codex CLI finds a companion, and whether Codex CLI asks
-// before it changes a file.
-func Codex(_ context.Context, c *doctor.Checker) {
-	if m := codexide.Asking(asking.Start{Dir: c.Dir, Getenv: os.Getenv}); m.Silent != "" {
-		text, next := m.Finding("Codex CLI", codexide.Command)
-		c.Warn("mode", next, "%s", text)
+// A server is what serves, or should serve, the socket or pipe that Codex CLI asks.
+type server struct {
+	path, dir string
+	notSocket bool
+	foreign   bool // it is another user's
+	ours      bool // a companion of Pollux runs here
+	err       error
+}
+
+// Words returns the words that the table may name.
+func (s *server) Words() doctor.Words {
+	words := doctor.Words{
+		"path": s.path, "dir": s.dir, "remove": shell.RemoveCommand(s.path), "start": doctor.StartWith(codexide.Command),
 	}
-	if pipe := codexide.Socket(); sock.IsPipe(pipe) {
-		checkPipe(c, pipe)
+	if s.err != nil {
+		words["error"] = doctor.Reason(s.err)
+	}
+	return words
+}
+
+const another = "end that program, or use its open files"
+
+var causes = []doctor.Cause[*server]{
+	doctor.Fails("socket", func(s *server) bool { return s.notSocket },
+		"{path} is not a socket, so no companion can serve it", "{remove}"),
+	doctor.Fails("user", func(s *server) bool { return s.foreign },
+		"{path}, or the program that serves it, belongs to another user or, on Windows, to an administrator: Codex CLI refuses it",
+		"start Codex CLI and the editor as the same user, or end that program"),
+	doctor.Fails("socket", func(s *server) bool { return sock.Refused(s.err) },
+		"nothing is listening on {path}: its companion has ended", "{start}"),
+	doctor.Fails("companion", func(s *server) bool { return errors.Is(s.err, codexide.ErrOtherFolder) },
+		"the program that serves {path} has no files of {dir}", "{start}"),
+	doctor.Fails("socket", func(s *server) bool { return s.err != nil },
+		"the program that serves {path} does not answer: {error}", "restart that editor, or end that program"),
+	doctor.Warns("rival", func(s *server) bool { return !s.ours }, "another program than Pollux serves {path}", another),
+	doctor.Passes("socket", doctor.Otherwise[*server], "the companion on {path} answers for this directory"),
+}
+
+// report reports what serves the socket or pipe.
+func (s *server) report(c *doctor.Checker) {
+	if s.ours = c.RunningHere() != nil; c.Overview && !s.ours && sock.Refused(s.err) {
+		c.None(codexide.Command) // the next companion replaces the socket
+		return
+	}
+	doctor.First(c, causes, s)
+	if s.answers() {
+		c.OK("ide", "type /ide in each session of Codex CLI: it does not connect by itself, and shows its own diffs")
+	}
+}
+
+// Codex checks whether /ide in Codex CLI finds a companion.
+func Codex(_ context.Context, c *doctor.Checker) {
+	path := codexide.Socket()
+	if sock.IsPipe(path) {
+		checkPipe(c, path)
 		return
 	}
 	for _, path := range codexide.Preferred() {
 		if info, err := os.Lstat(path); err == nil && info.Mode().Type() == fs.ModeSocket && !sock.RefusesConnections(path) {
-			c.Warn("rival", "end that program, or use its open files",
-				"Codex CLI asks the program that serves %s before any companion of Pollux", path)
+			c.Warn("rival", another, "Codex CLI asks the program that serves %s before any companion of Pollux", path)
 		}
 	}
-	path := codexide.Socket()
 	if !checkDirectory(c, filepath.Dir(path)) {
 		return
 	}
-	info, err := os.Lstat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		explainNone(c, path)
-		return
-	case err != nil || info.Mode().Type() != fs.ModeSocket:
-		c.Fail("socket", shell.RemoveCommand(path), "%s is not a socket, so no companion can serve it", path)
-		return
-	case !disk.Own(path, info):
-		c.Fail("user", "start Codex CLI and the editor as the same user",
-			"%s belongs to another user: Codex CLI refuses it", path)
+	s := ask(path, c.Dir)
+	if errors.Is(s.err, fs.ErrNotExist) {
+		found := c.FindTemp(path, []string{"TMPDIR"}, func(tmp string) (string, bool) {
+			there := codexide.SocketIn(tmp)
+			return "a companion for this folder serves " + there, there != path && ask(there, c.Dir).answers()
+		})
+		if !found {
+			c.None(codexide.Command)
+		}
 		return
 	}
-	conn, err := net.DialTimeout("unix", path, dialTimeout)
-	if err != nil {
-		c.Fail("socket", startOne, "nobody serves %s: its companion has ended or hangs", path)
-		return
-	}
-	defer conn.Close()
-	if !sock.TrustedPeer(conn, info) {
-		c.Fail("user", "start Codex CLI and the editor as the same user", "another user's program serves %s", path)
-		return
-	}
-	checkAnswer(c, conn, path)
+	s.report(c)
 }
 
 // checkPipe checks whether a companion serves the pipe that Codex CLI asks on Windows.
 func checkPipe(c *doctor.Checker, pipe string) {
 	conn, err := codexide.Dial(pipe)
-	switch {
-	case err == nil:
-		defer conn.Close()
-		checkAnswer(c, conn, pipe)
-	case sock.Refused(err):
-		c.Fail("companion", startOne, "no companion serves %s", pipe)
-	case codexide.IsForeign(err):
-		c.Fail("user", "end that program: Windows has only one such pipe",
-			"a program of another user, or one that runs as administrator, serves %s", pipe)
-	default:
-		c.Fail("socket", "end that program", "the program that serves %s does not answer: %s", pipe, doctor.Reason(err))
+	if sock.Refused(err) {
+		c.None(codexide.Command)
+		return
 	}
+	if err == nil {
+		defer conn.Close()
+		err = codexide.Ask(conn, c.Dir)
+	}
+	(&server{path: pipe, dir: c.Dir, foreign: codexide.IsForeign(err), err: err}).report(c)
 }
 
-// checkAnswer checks what the program answers that serves the socket or pipe.
-func checkAnswer(c *doctor.Checker, conn net.Conn, path string) {
-	switch err := codexide.Ask(conn, c.Dir); {
-	case err == nil:
-		c.OK("socket", "the companion on %s answers for this folder", path)
-	case errors.Is(err, codexide.ErrOtherFolder):
-		c.Fail("companion", startOne, "the program that serves %s has no files of %s", path, c.Dir)
-		return
-	default:
-		c.Fail("socket", "restart that editor", "the program that serves %s does not answer: %s", path, doctor.Reason(err))
-		return
+// answers reports whether Codex CLI would get an answer.
+func (s *server) answers() bool { return !s.notSocket && !s.foreign && s.err == nil }
+
+// ask asks the program that serves a socket, as Codex CLI in a directory does.
+func ask(path, dir string) *server {
+	s := &server{path: path, dir: dir}
+	info, err := os.Lstat(path)
+	if s.err = err; err != nil {
+		return s
 	}
-	if c.RunningHere() == nil {
-		c.Warn("rival", "end that program, or use its open files", "another program than Pollux serves %s", path)
+	s.notSocket, s.foreign = info.Mode().Type() != fs.ModeSocket, !disk.Own(path, info)
+	if s.notSocket || s.foreign {
+		return s
 	}
-	c.OK("ide", "type /ide in each session of Codex CLI: it does not connect by itself, and shows its own diffs")
+	conn, err := net.DialTimeout("unix", path, dialTimeout)
+	if s.err = err; err != nil {
+		return s
+	}
+	defer conn.Close()
+	if s.foreign = !sock.TrustedPeer(conn, info); !s.foreign {
+		s.err = codexide.Ask(conn, dir)
+	}
+	return s
 }
 
 // checkDirectory reports whether Codex CLI would trust the socket's directory.
 func checkDirectory(c *doctor.Checker, dir string) bool {
-	info, err := os.Lstat(dir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return true
-	case err != nil || !info.IsDir():
-		c.Fail("directory", shell.RemoveCommand(dir), "%s is not a directory", dir)
-	case !disk.Own(dir, info):
-		c.Fail("directory", shell.OwnTempDir+", for the editor and Codex CLI",
-			"%s belongs to another user: Codex CLI refuses it", dir)
-	case disk.OthersWrite(dir, info):
-		c.Add(doctor.Finding{
-			Check: "directory", Status: doctor.Failed, Next: doctor.FixCommand,
-			Text: "other users can write to " + dir + ": Codex CLI refuses it",
-			Fix:  "make readable for you alone: " + dir, Apply: func() error { return disk.Narrow(dir) },
-		})
-	default:
-		return true
+	info, well := c.OwnDirectory(dir, shell.OwnTempDir+", for the editor and Codex CLI")
+	if info == nil || !disk.OthersWrite(dir, info) {
+		return well
 	}
+	c.Fixable("directory", doctor.Failed, "other users can write to the directory of Codex CLI's socket, so it refuses that", doctor.OwnAlone,
+		[]string{dir}, disk.Narrow)
 	return false
-}
-
-// explainNone says why there is no socket.
-func explainNone(c *doctor.Checker, path string) {
-	tmps := append(proc.Environs("TMPDIR"), "/tmp")
-	slices.Sort(tmps)
-	for _, tmp := range slices.Compact(tmps) {
-		there := codexide.SocketIn(tmp)
-		if there == path || !filepath.IsAbs(tmp) || !answers(there, c.Dir) {
-			continue
-		}
-		next := "export TMPDIR=" + doctor.Word(tmp)
-		if tmp == "/tmp" {
-			next = "unset TMPDIR"
-		}
-		c.Fail("tmpdir", next, "a companion for this folder serves %s, but a Codex CLI started here looks for %s: TMPDIR differs",
-			there, path)
-		return
-	}
-	c.Fail("companion", startOne, "no companion serves %s", path)
-}
-
-// answers reports whether a program of the user serves the socket for the folder.
-func answers(path, dir string) bool {
-	info, err := os.Lstat(path)
-	if err != nil || info.Mode().Type() != fs.ModeSocket || !disk.Own(path, info) {
-		return false
-	}
-	conn, err := net.DialTimeout("unix", path, dialTimeout)
-	if err != nil {
-		return false
-	}
-	defer conn.Close()
-	return sock.TrustedPeer(conn, info) && codexide.Ask(conn, dir) == nil
 }

@@ -151,12 +151,6 @@ func TestCodex(t *testing.T) {
 			useTMPDIR(t, os.Getenv("TMPDIR"))
 			t.Setenv("TMPDIR", t.TempDir())
 		}},
-		"no questions": {want: []string{"warning mode"}, make: func(t *testing.T) {
-			listen(t, own(t), hasFolder)
-			if err := os.Remove(filepath.Join(os.Getenv("CODEX_HOME"), "config.toml")); err != nil {
-				t.Fatal(err)
-			}
-		}},
 		"the vendor's own program": {want: []string{"warning rival"}, make: func(t *testing.T) {
 			listen(t, own(t), hasFolder)
 			listen(t, filepath.Join(os.Getenv("CODEX_HOME"), "ipc", "ipc.sock"), hasFolder)
@@ -217,6 +211,12 @@ func TestCodex(t *testing.T) {
 			}
 			tt.make(t)
 			report := examine(t, dir, tt.away, Codex, tt.want)
+			if name == "a socket that nobody serves" { // the next companion replaces it
+				cfg := doctor.Config{Dir: dir, Overview: true}
+				if r := doctor.Examine(t.Context(), cfg, []doctor.Part{{Checks: []doctor.Check{Codex}}}); r.Causes() > 0 {
+					t.Errorf("in an overview, found %+v", r.Findings)
+				}
+			}
 			if name != "others can write" {
 				return
 			}

@@ -2,7 +2,6 @@ package checks
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -12,6 +11,7 @@ import (
 	"testing"
 
 	"pollux/internal/doctor"
+	"pollux/internal/ide/lockfile"
 	"pollux/internal/sys/sock"
 	"pollux/internal/sys/systest"
 )
@@ -92,6 +92,10 @@ func TestCopilot(t *testing.T) {
 		"a process that has ended": {func(r *room) {
 			r.lock(http.StatusOK, func(lock map[string]any) { lock["pid"] = deadPID })
 		}, []string{"failed lock"}},
+		// The next companion removes its lock.
+		"a companion that was killed": {func(r *room) {
+			r.lock(http.StatusOK, func(lock map[string]any) { lock["pid"], lock["pollux"] = deadPID, lockfile.NewMark() })
+		}, []string{"failed companion"}},
 		"a field is missing": {func(r *room) {
 			r.lock(http.StatusOK, func(lock map[string]any) { delete(lock, "timestamp") })
 		}, []string{"failed lock"}},
@@ -115,17 +119,6 @@ func TestCopilot(t *testing.T) {
 			r.lock(http.StatusOK, nil)
 			r.write("settings.json", `{`)
 		}, []string{"warning settings"}},
-		"all tools allowed": {func(r *room) {
-			r.lock(http.StatusOK, nil)
-			r.t.Setenv("COPILOT_ALLOW_ALL", " Yes ")
-		}, []string{"warning mode"}},
-		"an earlier answer": {func(r *room) {
-			r.lock(http.StatusOK, nil)
-			kept := fmt.Sprintf(`{"locations": {%q: {"tool_approvals": [{"kind": "write"}]}}}`, filepath.ToSlash(r.project))
-			if err := os.WriteFile(filepath.Join(r.home, ".copilot", "permissions-config.json"), []byte(kept), 0o600); err != nil {
-				r.t.Fatal(err)
-			}
-		}, []string{"warning mode"}},
 		"another home": {func(r *room) {
 			r.lock(http.StatusOK, nil)
 			r.t.Setenv("COPILOT_HOME", r.project)

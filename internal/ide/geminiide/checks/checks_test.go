@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"pollux/internal/doctor"
 	"pollux/internal/editor"
@@ -38,6 +39,7 @@ type site struct {
 	dir     string // where doctor runs
 	minor   int    // the CLI's release
 	running []editor.Running
+	lock    bool // files are lock files, as Qwen Code has them
 }
 
 // companion serves a companion with some tools and returns its port.
@@ -88,6 +90,10 @@ func (s *site) publish(pid, port int, change func(f map[string]any)) string {
 		"port": port, "workspacePath": s.project, "authToken": token, "polluxPid": os.Getpid(),
 		"ideInfo": map[string]any{"name": "test", "displayName": "Test"},
 	}
+	name := fmt.Sprintf("gemini-ide-server-%d-%d.json", pid, port)
+	if s.lock {
+		name, f["ppid"] = fmt.Sprintf("%d.lock", port), pid
+	}
 	if change != nil {
 		change(f)
 	}
@@ -95,7 +101,7 @@ func (s *site) publish(pid, port int, change func(f map[string]any)) string {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return s.write(fmt.Sprintf("gemini-ide-server-%d-%d.json", pid, port), string(data))
+	return s.write(name, string(data))
 }
 
 func (s *site) write(name, text string) string {
@@ -303,6 +309,81 @@ func TestCauses(t *testing.T) {
 				}
 			}
 			if slices.Sort(got); !slices.Equal(slices.Compact(got), tt.want) {
+				t.Errorf("doctor finds %q, want %q: %+v", got, tt.want, report.Findings)
+			}
+		})
+	}
+}
+
+// Qwen Code finds a companion through a lock file in its own directory.
+func TestQwen(t *testing.T) {
+	for name, tt := range map[string]struct {
+		make func(s *site)
+		want []string
+	}{
+		"healthy":      {make: func(s *site) { s.healthy(nil) }},
+		"no companion": {make: func(*site) {}, want: []string{"failed companion"}},
+		"the port of its variable": {make: func(s *site) {
+			port, _ := s.healthy(nil)
+			s.t.Setenv("QWEN_CODE_IDE_SERVER_PORT", strconv.Itoa(port))
+		}},
+		"no companion with the port of its variable": {want: []string{"failed variables"}, make: func(s *site) {
+			s.healthy(nil)
+			s.t.Setenv("QWEN_CODE_IDE_SERVER_PORT", strconv.Itoa(noPort))
+		}},
+		"a wrong token": {want: []string{"failed token"}, make: func(s *site) { s.healthy(with("authToken", "wrong")) }},
+		"a port of something else": {want: []string{"failed port"}, make: func(s *site) {
+			s.publish(os.Getpid(), s.serve(http.NotFound), nil)
+		}},
+		"a folder below": {want: []string{"failed workspace"}, make: func(s *site) {
+			s.healthy(with("workspacePath", filepath.Join(s.project, "sub")))
+		}},
+		"a symbolic link": {want: []string{"failed symlink"}, make: func(s *site) {
+			link := filepath.Join(s.t.TempDir(), "link")
+			systest.Link(s.t, s.project, link)
+			s.healthy(with("workspacePath", link))
+		}},
+		"a process that has ended": {want: []string{"failed lock"}, make: func(s *site) {
+			s.healthy(func(f map[string]any) { f["ppid"] = deadPID; delete(f, "polluxPid") })
+		}},
+		// The next companion removes its file.
+		"a companion that was killed": {want: []string{"failed companion"}, make: func(s *site) {
+			s.healthy(func(f map[string]any) { f["ppid"], f["polluxPid"] = deadPID, deadPID })
+		}},
+		"a file that is none": {want: []string{"failed companion"}, make: func(s *site) { s.write("1.lock", "{") }},
+		"the newest": {make: func(s *site) {
+			path, old := s.publish(os.Getpid(), noPort, nil), time.Now().Add(-time.Hour)
+			if err := os.Chtimes(path, old, old); err != nil {
+				s.t.Fatal(err)
+			}
+			s.healthy(nil)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			systest.SetHome(t, t.TempDir())
+			home, err := os.UserHomeDir()
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Setenv("REMOTE_CONTAINERS", "1") // in another container it would connect to the host
+			t.Setenv("QWEN_CODE_IDE_SERVER_PORT", "")
+			project, err := filepath.EvalSymlinks(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &site{t: t, project: project, files: filepath.Join(home, ".qwen", "ide"), lock: true}
+			tt.make(s)
+			report := doctor.Examine(t.Context(), doctor.Config{Dir: project}, []doctor.Part{{Checks: []doctor.Check{Qwen}}})
+			var got []string
+			for _, f := range report.Findings {
+				if f.Status != doctor.OK {
+					got = append(got, string(f.Status)+" "+f.Check)
+				}
+				if strings.Contains(f.Text+f.Next, token) || f.Status != doctor.OK && f.Next == "" {
+					t.Errorf("the finding is %+v", f)
+				}
+			}
+			if !slices.Equal(got, tt.want) {
 				t.Errorf("doctor finds %q, want %q: %+v", got, tt.want, report.Findings)
 			}
 		})

@@ -31,7 +31,7 @@ import (
 // newestMinor is the release whose rules apply if the program's version is unknown.
 const newestMinor = 61
 
-const startOne = "pollux run, or start an editor here that has Pollux (pollux install)"
+var startOne = doctor.StartWith(geminiide.GeminiCommand)
 
 // A Protocol checks the protocol in one run of doctor. Its methods are checks; they
 // need what the program's own check found, and Release runs before the others.
@@ -80,6 +80,7 @@ var ideVariables = []string{
 func (p *Protocol) Variables(ctx context.Context, c *doctor.Checker) {
 	port := env("GEMINI_CLI_IDE_SERVER_PORT")
 	pid, _ := strconv.Atoi(env("GEMINI_CLI_IDE_PID"))
+	set := slices.DeleteFunc(slices.Clone(ideVariables), func(key string) bool { return env(key) == "" })
 	gone := ""
 	switch {
 	case port != "":
@@ -89,20 +90,17 @@ func (p *Protocol) Variables(ctx context.Context, c *doctor.Checker) {
 		} else if err != nil {
 			gone = fmt.Sprintf("%s does not answer: %v", doctor.Short(address), disk.Cause(err))
 		}
-	case pid > 0 && !proc.Alive(pid) && port == "":
+	case pid == 0:
+		return
+	case pid > 0 && !proc.Alive(pid):
 		gone = fmt.Sprintf("there is no process %d", pid)
 	}
-	if port == "" && pid == 0 {
+	if gone == "" {
+		c.OK("variables", "this terminal's variables name a companion that is running")
 		return
 	}
-	set := slices.DeleteFunc(slices.Clone(ideVariables), func(key string) bool { return env(key) == "" })
-	switch {
-	case gone != "":
-		c.Warn("variables", shell.UnsetCommand(set...),
-			"this terminal's variables (%s, ...) name a companion that is not running: %s", set[0], gone)
-	case len(set) > 0:
-		c.OK("variables", "this terminal's variables name a companion that is running")
-	}
+	c.Warn("variables", shell.UnsetCommand(set...),
+		"this terminal's variables (%s, ...) name a companion that is not running: %s", set[0], gone)
 }
 
 // probe returns nil if an HTTP server answers at an address, as a companion does even
@@ -240,7 +238,7 @@ func (c *checker) explainNone(ctx context.Context) {
 			doctor.Short(r.Editor.DisplayName), c.lookup.Dir)
 		return
 	}
-	c.Fail("companion", startOne, "no companion is running for %s", c.Dir)
+	c.None(geminiide.GeminiCommand)
 }
 
 func (c *checker) failOtherUser() {
@@ -271,14 +269,9 @@ func (c *checker) connectsByVariables(ctx context.Context) bool {
 // findElsewhere looks for a companion for this folder in the temporary directories
 // of the user's other processes, and reports whether it found one.
 func (c *checker) findElsewhere() bool {
-	tmps := []string{"/tmp", env("XDG_RUNTIME_DIR")}
-	for _, key := range []string{"TMPDIR", "TMP", "TEMP"} {
-		tmps = append(tmps, proc.Environs(key)...)
-	}
-	slices.Sort(tmps)
-	for _, tmp := range slices.Compact(tmps) {
-		if !filepath.IsAbs(tmp) || filepath.Join(tmp, "gemini", "ide") == c.lookup.Dir {
-			continue
+	return c.FindTemp(c.lookup.Dir, []string{"TMPDIR", "TMP", "TEMP"}, func(tmp string) (string, bool) {
+		if filepath.Join(tmp, "gemini", "ide") == c.lookup.Dir {
+			return "", false
 		}
 		there := c.launch
 		there.Getenv = func(key string) string {
@@ -289,18 +282,10 @@ func (c *checker) findElsewhere() bool {
 		}
 		found := geminiide.Replay(there).Chosen
 		if found == nil || !found.Own || !found.Inside || claimsAll(found.Workspace) || !c.answers(found) {
-			continue
+			return "", false
 		}
-		next := "export TMPDIR=" + doctor.Word(tmp)
-		if tmp == "/tmp" {
-			next = "unset TMPDIR TMP TEMP"
-		}
-		c.Fail("tmpdir", next,
-			"%s is running for this folder, but its file is in %s, and a CLI started here looks in %s: TMPDIR differs",
-			name(found), filepath.Dir(found.Path), c.lookup.Dir)
-		return true
-	}
-	return false
+		return name(found) + " is running for this folder, with its file in " + filepath.Dir(found.Path), true
+	})
 }
 
 // knownTerminal reports whether Gemini CLI recognises this terminal as an editor's.

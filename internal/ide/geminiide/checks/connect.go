@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -19,7 +18,6 @@ import (
 	"pollux/internal/doctor"
 	"pollux/internal/ide/geminiide"
 	"pollux/internal/ide/geminiide/client"
-	"pollux/internal/sys/shell"
 	"pollux/internal/sys/sock"
 )
 
@@ -195,25 +193,20 @@ func (c *checker) failUnreachable(ctx context.Context, chosen *geminiide.Candida
 			"this is a container, where Gemini CLI dials %s (%s)", host, explain(err))
 		return
 	}
-	port := doctor.Short(chosen.PortText)
+	doctor.First(c.Checker, doctor.Answers, &doctor.Lock{
+		Agent: "Gemini CLI", Program: name(chosen), Path: chosen.Path, Process: chosen.File.Pollux,
+		Address: net.JoinHostPort(host, chosen.PortText), Answer: answer(err),
+	})
+}
+
+// answer returns the error of an attempt to connect as a companion's answer.
+func answer(err error) error {
 	var status *client.StatusError
 	switch {
-	case errors.As(err, &status) && (status.Code == http.StatusUnauthorized || status.Code == http.StatusForbidden):
-		c.Fail("token", "restart that companion",
-			"%s refuses the token in %s (HTTP %d)", name(chosen), chosen.Path, status.Code)
-	case errors.As(err, &status):
-		c.Fail("port", shell.RemoveCommand(chosen.Path)+", then restart the companion",
-			"the program that listens on port %s is not a companion (HTTP %d); the file that names it is %s",
-			port, status.Code, chosen.Path)
-	case errors.Is(err, context.DeadlineExceeded):
-		c.Fail("port", shell.ResumeOrKill(chosen.File.Pollux),
-			"%s accepts connections but does not answer: it is stopped or hangs", name(chosen))
-	case sock.Refused(err):
-		c.Fail("port", "restart that companion",
-			"nothing listens on port %s, which %s names: its companion, process %d, runs elsewhere or hangs",
-			port, chosen.Path, chosen.PID)
-	default:
-		c.Fail("port", "restart that companion",
-			"%s does not answer as a companion does: %s", name(chosen), strings.TrimSpace(explain(err)))
+	case !errors.As(err, &status):
+		return err
+	case status.Code == http.StatusUnauthorized, status.Code == http.StatusForbidden:
+		return doctor.ErrToken
 	}
+	return fmt.Errorf("HTTP %d (%w)", status.Code, doctor.ErrNotCompanion)
 }

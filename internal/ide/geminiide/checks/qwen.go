@@ -3,14 +3,16 @@ package checks
 import (
 	"cmp"
 	"context"
+	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 
 	"pollux/internal/doctor"
 	"pollux/internal/ide/geminiide"
+	"pollux/internal/sys/disk"
 	"pollux/internal/sys/proc"
+	"pollux/internal/sys/shell"
 )
 
 // Qwen checks which companion Qwen Code finds, and whether that answers. It looks for the
@@ -18,37 +20,40 @@ import (
 func Qwen(ctx context.Context, c *doctor.Checker) {
 	home, err := os.UserHomeDir()
 	if err != nil {
-		c.Fail("companion", "set HOME", "%v", err)
+		c.Fail("companion", "set "+disk.HomeVar, "%v", err)
 		return
 	}
-	type lock struct {
-		path     string
-		modified int64
-		geminiide.DiscoveryFile
-	}
-	var locks []lock
-	dir := filepath.Join(home, ".qwen", "ide")
-	pattern := cmp.Or(env("QWEN_CODE_IDE_SERVER_PORT"), "*") + ".lock"
-	paths, _ := filepath.Glob(filepath.Join(dir, pattern))
-	for _, path := range paths {
-		info, err := os.Stat(path)
-		if err != nil {
-			continue
-		}
-		f, err := geminiide.Read(path)
-		if err == nil && proc.Alive(f.PPID) && geminiide.Holds(f.WorkspacePath, c.Dir) {
-			locks = append(locks, lock{path, info.ModTime().UnixNano(), f})
-		}
-	}
-	if len(locks) == 0 {
-		c.Fail("companion", startOne, "no file %s in %s names a running companion for %s", pattern, dir, c.Dir)
-		return
-	}
-	l := slices.MaxFunc(locks, func(a, b lock) int { return cmp.Compare(a.modified, b.modified) })
+	const variable = "QWEN_CODE_IDE_SERVER_PORT"
+	files, _ := filepath.Glob(filepath.Join(home, ".qwen", "ide", cmp.Or(env(variable), "*")+".lock"))
 	host := geminiide.DialHost(geminiide.Launch{Dir: c.Dir, Getenv: os.Getenv, PID: os.Getpid(), Minor: newestMinor})
-	if _, err := connectPort(ctx, host, strconv.Itoa(l.Port), l.AuthToken); err != nil {
-		c.Fail("companion", "restart the companion, then Qwen Code", "port %d of %s, in %s, does not answer: %v", l.Port, host, l.path, err)
-		return
+	var locks []*doctor.Lock
+	var newest *doctor.Lock
+	token, changed := "", int64(0)
+	for _, path := range files {
+		f, err := geminiide.Read(path)
+		port := strconv.Itoa(f.Port)
+		l := &doctor.Lock{
+			Agent: "Qwen Code", Command: geminiide.QwenCommand, Dir: c.Dir, Path: path, Process: f.PPID, Skipped: err,
+			Program: cmp.Or(f.IDEInfo.DisplayName, "a companion") + " (port " + port + ")", Address: net.JoinHostPort(host, port),
+			Folders: filepath.SplitList(f.WorkspacePath), Live: proc.Alive(f.PPID),
+		}
+		if f.Pollux == 0 || proc.Alive(f.Pollux) { // the next companion removes others
+			locks = append(locks, l)
+		}
+		if info, err := os.Stat(path); err == nil && l.Skipped == nil && l.Live && l.Covers() && info.ModTime().UnixNano() > changed {
+			newest, token, changed = l, f.AuthToken, info.ModTime().UnixNano()
+		}
 	}
-	c.OK("companion", "%s (port %d) answers", l.IDEInfo.DisplayName, l.Port)
+	switch {
+	case newest != nil:
+		_, port, _ := net.SplitHostPort(newest.Address)
+		_, err := connectPort(ctx, host, port, token)
+		newest.Answer = answer(err)
+		doctor.First(c, doctor.Answers, newest)
+	case doctor.First(c, doctor.Locks, locks...):
+	case env(variable) != "":
+		c.Fail("variables", shell.UnsetCommand(variable), "%s names no running companion for %s", variable, c.Dir)
+	default:
+		c.None(geminiide.QwenCommand)
+	}
 }
