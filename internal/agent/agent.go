@@ -36,7 +36,7 @@ type Request struct {
 	// Dir is the directory that the agent works in, as an absolute path.
 	Dir string
 	// Source says for whom the agent runs.
-	Source Source
+	Source Source `json:"-"`
 	// Verbatim returns the answer exactly as the model wrote it. Otherwise the
 	// runner removes the escapes that the model quotes from an escaped prompt.
 	Verbatim bool
@@ -55,11 +55,11 @@ type Request struct {
 	Spawn bool
 	// Pace, if set, is called before a process is started for this request alone.
 	// It returns when the process may start.
-	Pace func(context.Context) error
+	Pace func(context.Context) error `json:"-"`
 	// Released, if set, is called once, when no process works on the request any
 	// more. That may be after Run has returned, because a process needs time to
 	// end.
-	Released func()
+	Released func() `json:"-"`
 }
 
 // A Turn says how a request waits for its turn, together with all requests that use the
@@ -85,7 +85,7 @@ type Change struct {
 	Prompt, Replay string // as in [Request]
 	// Files returns the files for the tools of one attempt. The next attempt
 	// starts with new Files.
-	Files func() Files
+	Files func() Files `json:"-"`
 }
 
 // Files gives an agent's tools access to files. Paths are absolute.

@@ -11,6 +11,7 @@ import (
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/agents"
+	"pollux/internal/agent/queue"
 	"pollux/internal/agent/shared"
 	"pollux/internal/bridge"
 	"pollux/internal/sys/disk"
@@ -91,7 +92,7 @@ func servePool(ctx context.Context, streams IO, logs *logFlags, reports bool) er
 	}
 	ctx, stop := untilSignal(ctx)
 	defer stop()
-	l, err := shared.Listen(ctx, path, hello(cfg))
+	l, err := shared.Listen(ctx, path)
 	switch {
 	case errors.Is(err, shared.ErrRunning) && reports:
 		fmt.Fprintln(streams.Out, shared.ReadyLine)
@@ -102,18 +103,21 @@ func servePool(ctx context.Context, streams IO, logs *logFlags, reports bool) er
 		return err
 	}
 	defer l.Close()
-	runner, err := agents.Open(cfg.Agent, cfg.Runner)
-	if err != nil {
-		return err
-	}
 	if reports {
 		fmt.Fprintln(streams.Out, shared.ReadyLine)
 	} else {
 		fmt.Fprintf(streams.Err, "pollux: the pool listens on %s\n", path)
 	}
 	s := &shared.Server{
-		Agent: cfg.Agent, Runner: runner, Source: cfg.Source,
-		Open: agents.Opener(cfg.Runner), Version: version(), IdleTimeout: cfg.PoolIdleTimeout,
+		Open: func(name string) (*queue.Runner, agent.Source, error) {
+			asked, err := cfg.For(name)
+			if err != nil { // it is unknown
+				return nil, agent.Source{}, nil
+			}
+			r, err := agents.Open(asked.Agent, cfg.Runner)
+			return r, asked.Source, err
+		},
+		Version: version(), IdleTimeout: cfg.PoolIdleTimeout,
 		Wall: cfg.Runner.Wall, Settings: cfg.PoolSettings(), Log: log,
 	}
 	return s.Serve(ctx, l)
@@ -153,7 +157,7 @@ func localPool(cfg bridge.Config) (func(context.Context) (io.ReadWriteCloser, er
 	if err != nil {
 		return nil, err
 	}
-	return shared.Starter(path, []string{self, "pool", "--background"}, hello(cfg)), nil
+	return shared.Starter(path, []string{self, "pool", "--background"}), nil
 }
 
 func newPoolStatus(streams IO) *cobra.Command {

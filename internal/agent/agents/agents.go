@@ -48,19 +48,6 @@ func Open(row *agent.Agent, opts agent.Options) (*queue.Runner, error) {
 	return queue.New(row, pool.New(row, opts, once, once.TempDir())), nil
 }
 
-// Opener returns a function that opens a runner for the agent with a name. It returns nil
-// for an unknown name.
-func Opener(opts agent.Options) func(name string) (*queue.Runner, error) {
-	return func(name string) (*queue.Runner, error) {
-		for _, row := range table {
-			if row.Name == name {
-				return Open(row, opts)
-			}
-		}
-		return nil, nil
-	}
-}
-
 // Probe starts a warm process of an agent in dir, creates a session, and ends
 // the process. It does not ask the model. It returns the time until the session
 // was ready.

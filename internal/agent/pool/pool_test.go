@@ -101,17 +101,20 @@ func share(t *testing.T, row *agent.Agent, from agent.Source, r *queue.Runner) a
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	path := filepath.Join(dir, "s")
-	l, err := shared.Listen(t.Context(), path, shared.Hello{Protocol: shared.Protocol, Agent: row.Name})
+	l, err := shared.Listen(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, end := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	server := &shared.Server{Agent: row, Runner: r, IdleTimeout: time.Hour, Log: slog.New(slog.DiscardHandler)}
+	server := &shared.Server{
+		Open:        func(string) (*queue.Runner, agent.Source, error) { return r, agent.Source{}, nil },
+		IdleTimeout: time.Hour, Log: slog.New(slog.DiscardHandler),
+	}
 	go func() { ended <- server.Serve(ctx, l) }()
 	t.Cleanup(func() {
 		end()
-		if err := <-ended; err != nil {
+		if err := errors.Join(<-ended, r.Close()); err != nil {
 			t.Error(err)
 		}
 	})

@@ -61,9 +61,9 @@ func TestAheadStartsNothing(t *testing.T) {
 	if err := c.Close(); err != nil || connected > 0 {
 		t.Errorf("%v; it connects %d times", err, connected)
 	}
-	ending := &Server{Runner: queue.New(row, r), stopping: true}
-	defer ending.Runner.Close()
-	(&serverConn{server: ending, runner: ending.Runner}).ahead(t.TempDir())
+	ending := asked{runner: queue.New(row, r)}
+	defer ending.runner.Close()
+	(&serverConn{server: &Server{stopping: true}, asked: ending}).ahead(t.TempDir())
 	if len(r.dirs) > 0 {
 		t.Errorf("a pool that ends starts %s", <-r.dirs)
 	}

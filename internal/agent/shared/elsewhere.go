@@ -39,11 +39,18 @@ func openWorkspace(named string) (*workspace, error) {
 		"give its name there with --map HERE=THERE", named)
 }
 
-// change returns a change whose files have the bridge's names.
-func (w *workspace) change(change *agent.Change) *agent.Change {
-	c := *change
-	c.Files = func() agent.Files { return workspaceFiles{change.Files(), w} }
-	return &c
+// use lets a request work in the directory, with files that have the bridge's names.
+func (w *workspace) use(req *agent.Request) {
+	req.Dir = w.real
+	if req.Change == nil {
+		return
+	}
+	files, released := req.Change.Files, req.Released
+	req.Change.Files = func() agent.Files { return workspaceFiles{files(), w} }
+	req.Released = func() {
+		w.tidy()
+		released()
+	}
 }
 
 // name returns the bridge's name of a file, and notes the directories that the file needs

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"net"
 	"strings"
 	"sync"
@@ -56,12 +55,9 @@ type mortal struct {
 
 func newMortal(t *testing.T, run puppet) *mortal {
 	t.Helper()
-	row := &agent.Agent{Name: "test", DisplayName: "Test", Account: func(agent.Env, string) string { return "" }}
 	m := &mortal{dialed: make(chan net.Conn), closed: make(chan struct{}), ended: make(chan struct{})}
 	m.close = sync.OnceFunc(func() { close(m.closed) })
-	m.server = &Server{
-		Agent: row, Runner: queue.New(row, run), IdleTimeout: time.Hour, Log: slog.New(slog.DiscardHandler),
-	}
+	m.server = newServer(queue.New(row, run), time.Hour)
 	ctx, cancel := context.WithCancel(context.Background())
 	m.terminate = cancel
 	go func() {

@@ -22,145 +22,135 @@ import (
 	"pollux/internal/sys/sock"
 )
 
-// helloTimeout limits the first message of a connection.
-const helloTimeout = 5 * time.Second
-
-// maxKept limits the conversations that a pool keeps for other bridges, in bytes.
-const maxKept = 64 << 20
+const (
+	// helloTimeout limits the first message of a connection.
+	helloTimeout = 5 * time.Second
+	// aliveInterval is the time between two signs of life while the pool works on a request.
+	aliveInterval = 3 * time.Second
+	// deadlineSlack is how much later than the bridge a pool ends a request.
+	deadlineSlack = time.Second
+	// maxKept limits the conversations that a pool keeps for other bridges, in bytes.
+	maxKept = 64 << 20
+)
 
 // A Server serves the runners of agents to all bridges of a user. It belongs to a pool's
 // process.
 type Server struct {
-	// Agent is the agent that Runner asks. Connections that name no agent use it.
-	Agent  *agent.Agent
-	Runner *queue.Runner
-	// Source is used for connections to Agent that name none.
-	Source agent.Source
-	// Open returns a runner for another agent, or nil for a name that the pool does not
-	// know. It is called once for each agent. If Open is nil, there are no others.
-	Open func(name string) (*queue.Runner, error)
+	// Open opens the runner of the agent with a name, which is nil for an unknown name. The
+	// source is for connections that name none. It is called once for each agent.
+	Open func(name string) (*queue.Runner, agent.Source, error)
 	// Version is the version of Pollux.
 	Version string
 	// IdleTimeout is how long the pool keeps running without a request.
 	IdleTimeout time.Duration
-	// Wall is that of the runner.
+	// Wall is that of the runners.
 	Wall agent.Wall
 	// Settings are those of the pool, for its status.
 	Settings map[string]string
 	Log      *slog.Logger
 
-	started time.Time
-	end     func() // ends Serve, and all runs with agent.ErrClosed
+	started  time.Time
+	end      func() // ends Serve, and all requests with agent.ErrClosed
+	unlisten func() // closes the listener and removes its socket
 
-	opening  sync.Mutex               // held while a runner is opened, and before mu
-	mu       sync.Mutex               // guards the fields below
-	others   map[string]*queue.Runner // by the names of their agents
+	opening  sync.Mutex // held while a runner is opened, and before mu
+	mu       sync.Mutex // guards the fields below
+	agents   map[string]asked
 	conns    map[*serverConn]bool
-	callers  int                     // so far
-	runs     int                     // two per request: until the answer, and until its process is free
-	used     time.Time               // the last request
-	stopping bool                    // no new request may start
-	unlisten func()                  // closes the listener and removes its socket
-	owners   map[string]string       // conversation -> the caller that it belongs to
-	kept     map[string]conversation // those that another bridge can continue
+	callers  int       // so far
+	requests int       // those that a process may still work on
+	used     time.Time // the last request
+	stopping bool      // no new request may start
+	talks    map[string]talk
+}
+
+// An asked is the runner of an agent, with the source for connections that name none.
+type asked struct {
+	runner *queue.Runner
+	source agent.Source
+}
+
+// A talk is what the pool knows of a conversation.
+type talk struct {
+	owner *serverConn  // the bridge that asked last
+	kept  conversation // what another bridge can continue; may be empty
 }
 
 // Serve serves the connections of a listener until no request has come for IdleTimeout,
-// a bridge calls stop, or ctx ends. Then it closes the runner. It closes the listener as
+// a command stops the pool, or ctx ends. Then it closes the runners. It closes the listener as
 // soon as it no longer accepts requests, and before it ends connections, so that a
 // bridge whose connection has ended can start another pool.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	signal := ctx
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(signal))
-	s.end = func() {
-		s.refuse()
-		cancel(agent.ErrClosed)
-	}
-	s.conns, s.owners, s.kept = make(map[*serverConn]bool), make(map[string]string), make(map[string]conversation)
-	s.started, s.used = time.Now(), time.Now()
-	s.unlisten = sync.OnceFunc(func() { l.Close() })
-	defer s.end()
-	defer context.AfterFunc(signal, s.end)()
-	var watching sync.WaitGroup
-	watching.Go(func() { s.watch(ctx, l) })
-	s.accept(ctx, l)
-	s.end()
-	watching.Wait()
+	life, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	s.init(func() { cancel(agent.ErrClosed) }, func() { l.Close() })
+	defer s.stop(true)
+	defer context.AfterFunc(ctx, func() { s.stop(true) })()
+	var work sync.WaitGroup
+	work.Go(func() { s.watch(life, l) })
+	sock.Accept(l, func(conn net.Conn) {
+		work.Go(func() {
+			defer conn.Close()
+			defer context.AfterFunc(life, func() { conn.Close() })()
+			s.serve(life, conn)
+		})
+	})
+	<-life.Done()
 	var errs []error
 	for _, r := range s.runners() {
 		errs = append(errs, r.Close())
 	}
+	work.Wait()
 	return errors.Join(errs...)
 }
 
-// runner returns the runner of an agent, and opens it if necessary. The name may be empty.
-func (s *Server) runner(name string) (*queue.Runner, error) {
-	if name == "" || name == s.Agent.Name {
-		return s.Runner, nil
-	}
+func (s *Server) init(end, unlisten func()) {
+	s.end, s.unlisten = end, sync.OnceFunc(unlisten)
+	s.agents, s.conns, s.talks = make(map[string]asked), make(map[*serverConn]bool), make(map[string]talk)
+	s.started, s.used = time.Now(), time.Now()
+}
+
+// agent returns an agent's runner, and opens it if necessary.
+func (s *Server) agent(name string) (asked, error) {
 	s.opening.Lock()
 	defer s.opening.Unlock()
 	s.mu.Lock()
-	r := s.others[name]
+	a, opened := s.agents[name]
+	stopping := s.stopping
 	s.mu.Unlock()
-	if r != nil {
-		return r, nil
+	switch {
+	case opened:
+		return a, nil
+	case stopping:
+		return a, agent.ErrClosed
 	}
 	var err error
-	if s.Open != nil {
-		r, err = s.Open(name)
+	if a.runner, a.source, err = s.Open(name); err != nil {
+		return a, err
 	}
-	if err != nil {
-		return nil, err
-	}
-	if r == nil {
-		return nil, fmt.Errorf("this pool of Pollux %s does not know the agent %q", s.Version, name)
+	if a.runner == nil {
+		return a, fmt.Errorf("this pool of Pollux %s does not know the agent %q", s.Version, name)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.others == nil {
-		s.others = make(map[string]*queue.Runner)
-	}
-	s.others[name] = r
-	return r, nil
+	s.agents[name] = a
+	return a, nil
 }
 
 // runners returns all open runners.
-func (s *Server) runners() []*queue.Runner {
+func (s *Server) runners() (all []*queue.Runner) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return append([]*queue.Runner{s.Runner}, slices.Collect(maps.Values(s.others))...)
-}
-
-// workers returns the processes of all agents, the oldest first.
-func (s *Server) workers() []agent.Worker {
-	all := []agent.Worker{}
-	for _, r := range s.runners() {
-		all = append(all, r.Workers()...)
+	for _, a := range s.agents {
+		all = append(all, a.runner)
 	}
-	slices.SortFunc(all, func(a, b agent.Worker) int { return a.Started.Compare(b.Started) })
 	return all
-}
-
-// accept serves connections until ctx ends. The listener may be closed before that.
-func (s *Server) accept(ctx context.Context, l net.Listener) {
-	var serving sync.WaitGroup
-	sock.Accept(l, func(conn net.Conn) {
-		serving.Go(func() {
-			defer conn.Close()
-			defer context.AfterFunc(ctx, func() { conn.Close() })()
-			s.serve(ctx, conn)
-		})
-	})
-	<-ctx.Done()
-	serving.Wait()
 }
 
 // A replaceable listener knows whether bridges still find it.
 type replaceable interface{ Replaced() bool }
 
 // watch ends the pool when it has been idle for long enough. If bridges no longer find its
-// socket, it ends after its last run.
+// socket, it ends after its last request.
 func (s *Server) watch(ctx context.Context, l net.Listener) {
 	look := time.NewTicker(max(s.IdleTimeout/20, 10*time.Millisecond))
 	defer look.Stop()
@@ -173,63 +163,53 @@ func (s *Server) watch(ctx context.Context, l net.Listener) {
 		r, ok := l.(replaceable)
 		replaced := ok && r.Replaced()
 		s.mu.Lock()
-		if s.stopping { // leave ends it
-			s.mu.Unlock()
-			return
-		}
-		idle := s.runs == 0 && time.Since(s.used) >= s.IdleTimeout
-		if idle {
-			s.stopping = true
-		}
+		idle := s.requests == 0 && time.Since(s.used) >= s.IdleTimeout
+		stopping := s.stopping
+		s.stopping = stopping || idle || replaced
 		s.mu.Unlock()
-		if replaced {
+		switch {
+		case stopping: // leave ends it
+			return
+		case replaced:
 			s.Log.Warn("the pool ends: its socket was removed or replaced")
 			s.stop(false)
-			return
-		}
-		if idle {
-			s.Log.Info("the pool ends: nobody has asked it anything", "for", s.IdleTimeout)
-			s.end()
+		case idle:
+			s.Log.Info("the pool ends: no request has come", "for", s.IdleTimeout)
+			s.stop(false)
 		}
 	}
 }
 
-// refuse lets no new request start, and lets bridges start another pool.
-func (s *Server) refuse() {
+// stop lets bridges start another pool, and ends this one after its last request or, with
+// now, immediately.
+func (s *Server) stop(now bool) {
 	s.mu.Lock()
 	s.stopping = true
+	idle := s.requests == 0
 	s.mu.Unlock()
 	s.unlisten()
-}
-
-// stop ends the pool after its last run, or at once.
-func (s *Server) stop(now bool) {
-	s.refuse()
-	s.mu.Lock()
-	idle := s.runs == 0
-	s.mu.Unlock()
 	if now || idle {
 		s.end()
 	}
 }
 
-// enter counts a run, which must call leave twice. It reports false if no run may start.
+// enter counts a request, which must call leave. It reports false if no request may start.
 func (s *Server) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopping {
 		return false
 	}
-	s.runs += 2
+	s.requests++
 	s.used = time.Now()
 	return true
 }
 
 func (s *Server) leave() {
 	s.mu.Lock()
-	s.runs--
+	s.requests--
 	s.used = time.Now()
-	over := s.runs == 0 && s.stopping
+	over := s.requests == 0 && s.stopping
 	s.mu.Unlock()
 	if over {
 		s.end()
@@ -240,48 +220,45 @@ func (s *Server) leave() {
 func (s *Server) status() Status {
 	st := Status{
 		PID: os.Getpid(), Version: s.Version, Started: s.started, Memory: proc.Memory(os.Getpid()),
-		Workers: s.workers(), Queues: []queue.Load{}, Sessions: []Session{},
+		Workers: []agent.Worker{}, Queues: []queue.Load{}, Sessions: []Session{},
 		Wall: s.Wall.String(), Settings: s.Settings,
 	}
 	for _, r := range s.runners() {
+		st.Workers = append(st.Workers, r.Workers()...)
 		st.Queues = append(st.Queues, r.Loads()...)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st.Stopping = s.stopping
-	if s.runs == 0 {
+	if s.requests == 0 {
 		st.Ends = s.used.Add(s.IdleTimeout)
 	}
 	for c := range s.conns {
-		if c.caller == "" {
-			continue
-		}
-		session := Session{Caller: c.caller, PID: c.hello.PID, Dir: c.hello.Dir, Since: c.since, Requests: len(c.runs)}
-		for _, owner := range s.owners {
-			if owner == c.caller {
+		session := Session{Caller: c.caller, PID: c.hello.PID, Dir: c.hello.Dir, Since: c.since, Requests: len(c.cancels)}
+		for _, t := range s.talks {
+			if t.owner == c {
 				session.Conversations++
 			}
 		}
 		st.Sessions = append(st.Sessions, session)
 	}
+	slices.SortFunc(st.Workers, func(a, b agent.Worker) int { return a.Started.Compare(b.Started) })
 	slices.SortFunc(st.Sessions, func(a, b Session) int { return a.Since.Compare(b.Since) })
 	return st
 }
 
-// A serverConn is the connection of one bridge.
+// A serverConn is the connection of one bridge or command.
 type serverConn struct {
 	server *Server
 	rpc    *jsonrpc2.Conn
 	hello  Hello
-	source agent.Source
-	runner *queue.Runner
+	asked         // nothing on the connection of a command
+	caller string // its name in the queues
 	since  time.Time
 	ctx    context.Context // ends with the connection
 	work   sync.WaitGroup
 
-	// Server.mu guards these.
-	runs   map[int]context.CancelFunc
-	caller string // its name in the queue; empty for one that asks only for the status
+	cancels map[int]context.CancelFunc // of its requests; guarded by Server.mu
 }
 
 // serve serves one connection until it ends, and then ends its requests and drops its
@@ -292,127 +269,54 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) {
 		s.Log.Warn("a process of another user has connected and is refused", "uid", p.UID, "pid", p.PID)
 		return
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	l := newLink(conn)
-	c := &serverConn{server: s, since: time.Now(), runs: make(map[int]context.CancelFunc)}
+	c := &serverConn{server: s, since: time.Now(), ctx: ctx, cancels: make(map[int]context.CancelFunc)}
 	conn.SetReadDeadline(time.Now().Add(helloTimeout))
-	if err := l.ReadObject(&c.hello); err != nil {
+	if l.ReadObject(&c.hello) != nil || !c.welcome(l) {
 		return
 	}
 	conn.SetReadDeadline(time.Time{})
+	if c.runner != nil {
+		s.mu.Lock()
+		s.callers++
+		c.caller = strconv.Itoa(s.callers)
+		s.conns[c] = true
+		s.mu.Unlock()
+	}
+	start := make(chan struct{})
+	c.rpc = newConn(ctx, l, start, c.handle)
+	close(start)
+	<-c.rpc.DisconnectNotify()
+	cancel()
+	<-l.ended
+	c.work.Wait()
+	s.drop(func(_ string, t talk) bool { return t.owner == c })
+	s.mu.Lock()
+	delete(s.conns, c)
+	s.mu.Unlock()
+}
+
+// welcome answers the first message. It reports whether the connection is served.
+func (c *serverConn) welcome(l *link) bool {
+	s := c.server
 	w := Welcome{Name: welcomeName, Protocol: Protocol, Version: s.Version, PID: os.Getpid(), Walled: s.Wall.Stands()}
 	var err error
-	if c.hello.Protocol != Protocol {
+	switch {
+	case c.hello.Agent == "":
+	case c.hello.Protocol != Protocol:
 		err = otherProtocol(s.Version)
-	} else {
-		c.runner, err = s.runner(c.hello.Agent)
-	}
-	if err != nil {
-		w.Error = err.Error()
-	}
-	if l.WriteObject(w) != nil || err != nil {
-		return
-	}
-	if c.runner == s.Runner {
-		c.source = s.Source
+	default:
+		c.asked, err = s.agent(c.hello.Agent)
 	}
 	if c.hello.Source != nil {
 		c.source = *c.hello.Source
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	c.ctx = ctx
-	s.mu.Lock()
-	s.conns[c] = true
-	s.mu.Unlock()
-	ready := make(chan struct{})
-	c.rpc = newConn(ctx, l, func(ctx context.Context, conn *jsonrpc2.Conn, req *jsonrpc2.Request) {
-		<-ready
-		c.handle(ctx, req)
-	})
-	close(ready)
-	<-c.rpc.DisconnectNotify()
-	cancel()
-	c.work.Wait()
-	s.forgetCaller(c)
-}
-
-// forgetCaller removes a connection and drops its conversations.
-func (s *Server) forgetCaller(c *serverConn) {
-	var dropped []string
-	s.mu.Lock()
-	delete(s.conns, c)
-	for session, owner := range s.owners {
-		if owner == c.caller {
-			delete(s.owners, session)
-			delete(s.kept, session)
-			dropped = append(dropped, session)
-		}
+	if err != nil {
+		w.Error = err.Error()
 	}
-	s.mu.Unlock()
-	for _, session := range dropped {
-		c.runner.Forget(session)
-	}
-}
-
-// own records that a conversation belongs to the caller that asked in it last.
-func (c *serverConn) own(session string) {
-	if session == "" {
-		return
-	}
-	s := c.server
-	s.mu.Lock()
-	s.owners[session] = c.caller
-	s.mu.Unlock()
-	// What another agent knows of the conversation is old now.
-	for _, r := range s.runners() {
-		if r != c.runner {
-			r.Forget(session)
-		}
-	}
-}
-
-// forget drops a conversation of the connection.
-func (c *serverConn) forget(session string) {
-	s := c.server
-	s.mu.Lock()
-	owned := s.owners[session] == c.caller
-	if owned {
-		delete(s.owners, session)
-		delete(s.kept, session)
-	}
-	s.mu.Unlock()
-	if owned {
-		c.runner.Forget(session)
-	}
-}
-
-// keep stores a conversation of the connection, so that another bridge can continue it.
-func (c *serverConn) keep(conv conversation) {
-	s := c.server
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.owners[conv.Session] != c.caller {
-		return
-	}
-	delete(s.kept, conv.Session) // an old state must not be continued
-	size := len(conv.Data)
-	for _, other := range s.kept {
-		size += len(other.Data)
-	}
-	if size <= maxKept {
-		s.kept[conv.Session] = conv
-	}
-}
-
-// keptBeyond returns a conversation that has more exchanges than the bridge knows, or an
-// empty one.
-func (s *Server) keptBeyond(known conversation) conversation {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if conv := s.kept[known.Session]; conv.N > known.N {
-		return conv
-	}
-	return conversation{}
+	return l.WriteObject(w) == nil && err == nil
 }
 
 // params decodes the parameters of a message.
@@ -425,133 +329,149 @@ func params[T any](req *jsonrpc2.Request) (p T, err error) {
 
 // handle handles one message. It must not block, so that messages are handled in order.
 func (c *serverConn) handle(ctx context.Context, req *jsonrpc2.Request) {
+	s := c.server
+	method := req.Method
+	if c.runner == nil && method != methodStatus && method != methodStop {
+		method = ""
+	}
 	answer := func(f func() any) {
 		c.work.Go(func() { c.rpc.Reply(ctx, req.ID, f()) })
 	}
-	s := c.server
-	switch req.Method {
+	switch method {
 	case methodStatus:
 		answer(func() any { return s.status() })
-		return
 	case methodStop:
 		p, _ := params[stopParams](req)
 		c.work.Go(func() {
 			c.rpc.Reply(ctx, req.ID, struct{}{}) // the end of the pool closes the connection
 			s.stop(p.Now)
 		})
-		return
-	case methodPing:
-		answer(func() any { return struct{}{} })
-		return
-	}
-	s.mu.Lock()
-	if c.caller == "" {
-		s.callers++
-		c.caller = strconv.Itoa(s.callers)
-	}
-	s.mu.Unlock()
-	switch req.Method {
 	case methodRun:
 		p, err := params[runParams](req)
 		if err != nil {
-			c.replyError(ctx, req, err)
+			c.refuse(ctx, req, jsonrpc2.CodeInvalidParams, err.Error())
 			return
 		}
-		c.run(ctx, req.ID, p)
+		if !s.enter() {
+			c.refuse(ctx, req, codeEnding, errLost.Error())
+			return
+		}
+		c.accept(ctx, req, p)
 	case methodCancel:
-		p, _ := params[runID](req)
+		p, _ := params[requestID](req)
 		s.mu.Lock()
-		cancel := c.runs[p.Run]
+		cancel := c.cancels[p.ID]
 		s.mu.Unlock()
 		if cancel != nil {
 			cancel()
 		}
-	case methodCheck:
-		answer(func() any { return c.check() })
-	case methodWorkers:
-		answer(func() any { return s.workers() })
 	case methodForget:
-		if p, err := params[sessionParams](req); err == nil {
-			c.forget(p.Session)
-		}
+		p, _ := params[conversation](req)
+		s.drop(func(id string, t talk) bool { return id == p.ID && t.owner == c })
 	case methodKeep:
-		if p, err := params[conversation](req); err == nil {
-			c.keep(p)
-		}
+		p, _ := params[conversation](req)
+		c.keep(p)
 	case methodKept:
 		p, _ := params[conversation](req)
 		answer(func() any { return s.keptBeyond(p) })
 	case methodAhead:
-		if p, err := params[aheadParams](req); err == nil {
-			c.work.Go(func() { c.ahead(p.Dir) })
-		}
-	default:
-		c.replyError(ctx, req, fmt.Errorf("no method %q", req.Method))
-	}
-}
-
-// replyError answers a request with an error. It does nothing for a notification.
-func (c *serverConn) replyError(ctx context.Context, req *jsonrpc2.Request, err error) {
-	if !req.Notif {
-		c.work.Go(func() {
-			c.rpc.ReplyWithError(ctx, req.ID, &jsonrpc2.Error{Code: jsonrpc2.CodeInvalidRequest, Message: err.Error()})
+		p, _ := params[aheadParams](req)
+		c.work.Go(func() { c.ahead(p.Dir) })
+	case methodCheck:
+		answer(func() any {
+			program, err := c.runner.Check(c.ctx, c.source)
+			return checkResult{program, failureOf(err)}
 		})
+	default:
+		c.refuse(ctx, req, jsonrpc2.CodeMethodNotFound, fmt.Sprintf("no method %q", req.Method))
 	}
 }
 
-func (c *serverConn) check() checkResult {
-	program, err := c.runner.Check(c.ctx, c.source)
-	r := checkResult{Program: program}
-	if err != nil && !errors.As(err, &r.Fault) {
-		r.Error = err.Error()
+// refuse answers a call with an error. It does nothing for a notification.
+func (c *serverConn) refuse(ctx context.Context, req *jsonrpc2.Request, code int64, message string) {
+	if !req.Notif {
+		c.work.Go(func() { c.rpc.ReplyWithError(ctx, req.ID, &jsonrpc2.Error{Code: code, Message: message}) })
 	}
-	return r
 }
 
-// run starts a run. Its goroutine answers the request.
-func (c *serverConn) run(ctx context.Context, id jsonrpc2.ID, p runParams) {
+// accept starts a request that was counted with enter.
+func (c *serverConn) accept(ctx context.Context, req *jsonrpc2.Request, p runParams) {
 	s := c.server
-	if !s.enter() {
-		c.work.Go(func() { c.rpc.Reply(ctx, id, runResult{Closed: true}) })
-		return
+	// The bridge cancels the request at its deadline. The deadline here is for the runner,
+	// which does not begin what cannot end in time.
+	asking, cancel := context.WithCancel(c.ctx)
+	if p.TimeLeft > 0 {
+		asking, cancel = context.WithTimeout(c.ctx, p.TimeLeft+deadlineSlack)
 	}
-	runCtx, cancel := c.runContext(p.TimeLeft)
 	s.mu.Lock()
-	c.runs[p.Run] = cancel
+	c.cancels[p.ID] = cancel
 	s.mu.Unlock()
+	c.work.Go(func() { c.signLife(asking) })
 	c.work.Go(func() {
-		defer cancel()
-		result, err := c.ask(runCtx, c.request(p), func(ev agent.Event) { c.event(p.Run, ev) })
-		c.own(p.Session)
+		defer s.leave()
+		released := make(chan struct{})
+		result, err := c.perform(asking, p, func() { close(released) })
+		cancel()
 		s.mu.Lock()
-		delete(c.runs, p.Run)
+		delete(c.cancels, p.ID)
 		s.mu.Unlock()
-		c.rpc.Reply(ctx, id, c.outcome(result, err))
-		s.leave()
+		c.own(p.Request.Session)
+		if errors.Is(err, agent.ErrClosed) {
+			c.rpc.ReplyWithError(ctx, req.ID, &jsonrpc2.Error{Code: codeEnding, Message: errLost.Error()})
+			<-released
+			return
+		}
+		c.notify(eventParams{ID: p.ID, Outcome: &outcome{result, failureOf(err)}})
+		<-released
+		c.rpc.Reply(ctx, req.ID, struct{}{})
 	})
 }
 
-// ask asks the runner.
-func (c *serverConn) ask(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
-	if !c.elsewhere() {
-		return c.runner.Run(ctx, req, emit)
-	}
-	w, err := openWorkspace(req.Dir)
-	if err != nil {
-		req.Released()
-		return agent.Result{}, err
-	}
-	req.Dir = w.real
-	if req.Change != nil {
-		req.Change = w.change(req.Change)
-		released := req.Released
-		req.Released = func() {
-			w.tidy()
-			released()
+// signLife tells the bridge that the pool works, until ctx ends.
+func (c *serverConn) signLife(ctx context.Context) {
+	tick := time.NewTicker(aliveInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			c.notify(eventParams{})
+		case <-ctx.Done():
+			return
 		}
 	}
-	return c.runner.Run(ctx, req, emit)
 }
+
+func (c *serverConn) notify(p eventParams) { c.rpc.Notify(c.ctx, methodEvent, p) }
+
+// perform asks the runner. released is called as [agent.Request.Released].
+func (c *serverConn) perform(ctx context.Context, p runParams, released func()) (agent.Result, error) {
+	req := p.Request
+	req.Source, req.Turn.Caller, req.Released = c.source, c.caller, released
+	if req.Change != nil {
+		attempt := 0
+		req.Change.Files = func() agent.Files {
+			attempt++
+			c.notify(eventParams{ID: p.ID, Attempt: attempt})
+			return remoteFiles{c, p.ID, attempt}
+		}
+	}
+	if c.elsewhere() {
+		w, err := openWorkspace(req.Dir)
+		if err != nil {
+			released()
+			return agent.Result{}, err
+		}
+		w.use(&req)
+	}
+	return c.runner.Run(ctx, req, func(ev agent.Event) {
+		if ev, err := newEventParams(p.ID, ev); err == nil {
+			c.notify(ev)
+		}
+	})
+}
+
+// elsewhere reports whether the bridge may run on another machine, with other files.
+func (c *serverConn) elsewhere() bool { return c.hello.PID == 0 }
 
 // ahead starts a process before the first request, which counts as a use of the pool.
 func (c *serverConn) ahead(dir string) {
@@ -567,90 +487,90 @@ func (c *serverConn) ahead(dir string) {
 	}
 }
 
-// elsewhere reports whether the bridge may run on another machine, with other files.
-func (c *serverConn) elsewhere() bool { return c.hello.PID == 0 }
-
-// deadlineSlack is how much later than the bridge a pool ends a run.
-const deadlineSlack = time.Second
-
-// runContext returns the context of a run with the time that is left, or 0. The bridge
-// cancels the run at its deadline. The deadline here is for the runner, which does not
-// begin what cannot end in time.
-func (c *serverConn) runContext(left time.Duration) (context.Context, context.CancelFunc) {
-	if left > 0 {
-		return context.WithTimeout(c.ctx, left+deadlineSlack)
+// own records that a conversation belongs to the bridge that asked in it last.
+func (c *serverConn) own(id string) {
+	if id == "" {
+		return
 	}
-	return context.WithCancel(c.ctx)
+	s := c.server
+	s.mu.Lock()
+	t := s.talks[id]
+	t.owner = c
+	s.talks[id] = t
+	s.mu.Unlock()
+	// What another agent knows of the conversation is old now.
+	for _, r := range s.runners() {
+		if r != c.runner {
+			r.Forget(id)
+		}
+	}
 }
 
-// request returns the request of a run.
-func (c *serverConn) request(p runParams) agent.Request {
-	p.Turn.Caller = c.caller
-	req := agent.Request{
-		Prompt: p.Prompt, Images: p.Images, Model: p.Model, Dir: p.Dir, Verbatim: p.Verbatim, Spawn: p.Spawn,
-		Session: p.Session, Replay: p.Replay, Turn: p.Turn, Source: c.source,
-		Released: func() {
-			c.rpc.Notify(context.Background(), methodReleased, runID{p.Run})
-			c.server.leave()
-		},
+// drop drops the conversations that match.
+func (s *Server) drop(match func(id string, t talk) bool) {
+	s.mu.Lock()
+	dropped := maps.Clone(s.talks)
+	maps.DeleteFunc(dropped, func(id string, t talk) bool { return !match(id, t) })
+	maps.DeleteFunc(s.talks, match)
+	s.mu.Unlock()
+	for id, t := range dropped {
+		t.owner.runner.Forget(id)
 	}
-	if p.Change != nil {
-		attempts := 0
-		req.Change = &agent.Change{Prompt: p.Change.Prompt, Replay: p.Change.Replay, Files: func() agent.Files {
-			attempts++
-			f := &remoteFiles{c, fileParams{Run: p.Run, Attempt: attempts}}
-			f.call(methodAttempt, f.fileParams, nil) // an error ends the connection, and so the run
-			return f
-		}}
-	}
-	return req
 }
 
-func (c *serverConn) outcome(result agent.Result, err error) runResult {
-	r := runResult{Result: result}
-	switch {
-	case err == nil || errors.As(err, &r.Fault):
-	case errors.Is(err, agent.ErrClosed):
-		r.Closed = true
-	default:
-		r.Error = err.Error()
+// keep stores a conversation of the connection, so that another bridge can continue it.
+func (c *serverConn) keep(conv conversation) {
+	s := c.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.talks[conv.ID]
+	if t.owner != c {
+		return
 	}
-	return r
+	t.kept = conversation{} // an old state must not be continued
+	size := len(conv.Data)
+	for id, other := range s.talks {
+		if id != conv.ID {
+			size += len(other.kept.Data)
+		}
+	}
+	if size <= maxKept {
+		t.kept = conv
+	}
+	s.talks[conv.ID] = t
 }
 
-func (c *serverConn) event(run int, ev agent.Event) {
-	if p, err := newEventParams(run, ev); err == nil {
-		c.rpc.Notify(c.ctx, methodEvent, p)
+// keptBeyond returns a conversation that has more exchanges than the bridge knows, or an
+// empty one.
+func (s *Server) keptBeyond(known conversation) conversation {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if conv := s.talks[known.ID].kept; conv.N > known.N {
+		return conv
 	}
+	return conversation{}
 }
 
 // remoteFiles are the files of a bridge's attempt.
 type remoteFiles struct {
-	conn *serverConn
-	fileParams
+	conn             *serverConn
+	request, attempt int
 }
 
-func (f *remoteFiles) call(method string, p fileParams, result any) error {
-	err := f.conn.rpc.Call(f.conn.ctx, method, p, result)
-	var refused *jsonrpc2.Error
-	if errors.As(err, &refused) {
-		return errors.New(refused.Message)
+func (f remoteFiles) call(path string, text *string) (string, error) {
+	var result string
+	err := f.conn.rpc.Call(f.conn.ctx, methodFile, fileParams{f.request, f.attempt, path, text}, &result)
+	if refused, ok := errors.AsType[*jsonrpc2.Error](err); ok {
+		err = errors.New(refused.Message)
 	}
-	return err
+	return result, err
 }
 
 // Read implements [agent.Files].
-func (f *remoteFiles) Read(path string) (string, error) {
-	p := f.fileParams
-	p.Path = path
-	var r fileResult
-	err := f.call(methodRead, p, &r)
-	return r.Text, err
-}
+func (f remoteFiles) Read(path string) (string, error) { return f.call(path, nil) }
 
 // Write implements [agent.Files].
-func (f *remoteFiles) Write(path, text string) error {
-	p := f.fileParams
-	p.Path, p.Text = path, text
-	return f.call(methodWrite, p, nil)
+func (f remoteFiles) Write(path, text string) error {
+	_, err := f.call(path, &text)
+	return err
 }

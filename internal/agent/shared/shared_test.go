@@ -90,8 +90,22 @@ func hang() *script {
 // A testPool is a pool in this process.
 type testPool struct {
 	*Server
-	path string
-	end  func() error // ends it as a signal does
+	runner *queue.Runner
+	path   string
+	end    func() error // ends it as a signal does
+}
+
+// newServer returns a server of one agent.
+func newServer(r *queue.Runner, idle time.Duration) *Server {
+	return &Server{
+		Version: "test", IdleTimeout: idle, Log: slog.New(slog.DiscardHandler),
+		Open: func(name string) (*queue.Runner, agent.Source, error) {
+			if name != row.Name {
+				return nil, agent.Source{}, nil
+			}
+			return r, agent.Source{Command: "own"}, nil
+		},
+	}
 }
 
 // socket returns a path for a socket. It must be short.
@@ -110,14 +124,13 @@ var testHello = Hello{Protocol: Protocol, Agent: "test", Source: &agent.Source{C
 // start starts a pool at a socket.
 func startPool(t *testing.T, path string, r agent.Runner, idle time.Duration) *testPool {
 	t.Helper()
-	l, err := Listen(t.Context(), path, testHello)
+	l, err := Listen(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &testPool{path: path, Server: &Server{
-		Agent: row, Runner: queue.New(row, r), Source: agent.Source{Command: "own"}, Version: "test", IdleTimeout: idle, Log: slog.New(slog.DiscardHandler),
-	}}
+	p := &testPool{path: path, runner: queue.New(row, r)}
+	p.Server = newServer(p.runner, idle)
 	served := make(chan error, 1)
 	go func() { served <- p.Serve(ctx, l) }()
 	p.end = sync.OnceValue(func() error {
@@ -176,15 +189,15 @@ func until(t *testing.T, what string, holds func() bool) {
 
 // A request, its events and its result arrive as they were sent.
 func TestNothingIsLostOnTheWay(t *testing.T) {
-	events := []agent.Event{
+	sentEvents := []agent.Event{
 		agent.Queued{}, agent.Queued{Position: 2}, agent.Starting{}, agent.Started{}, agent.Text{Text: "a\n\u2028b"},
 		agent.ToolUse{Name: "read_file", Summary: "x.go"}, agent.ToolResult{Name: "read_file", Message: "no such file"},
 		agent.Retry{Attempt: 2, Wait: time.Minute, Kind: agent.Capacity, Message: "busy", Unsure: true},
 		agent.FellBack{Fallback: agent.Fallback{From: "a", To: "b", Why: "c"}}, agent.Warning{Message: "w"},
 		agent.Stats{Model: "m", Tokens: agent.Tokens{Input: 1, Output: 2, Cached: 3, Total: 4}},
 	}
-	if len(events)-1 != len(eventTypes) {
-		t.Errorf("%d of %d types are tested", len(events)-1, len(eventTypes))
+	if len(sentEvents)-1 != len(events) {
+		t.Errorf("%d of %d types are tested", len(sentEvents)-1, len(events))
 	}
 	result := agent.Result{
 		Answer: "ä", Narration: "n", Model: "m", Tokens: agent.Tokens{Total: 9}, Tools: 3, Truncated: true, Runner: agent.Warmed,
@@ -193,7 +206,7 @@ func TestNothingIsLostOnTheWay(t *testing.T) {
 	var got agent.Request
 	s := &script{run: func(_ context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
 		got = req
-		for _, ev := range events[1:] {
+		for _, ev := range sentEvents[1:] {
 			emit(ev)
 		}
 		return result, nil
@@ -211,7 +224,7 @@ func TestNothingIsLostOnTheWay(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(r, result) {
 		t.Errorf("got %+v, %v", r, err)
 	}
-	if !reflect.DeepEqual(received, events) {
+	if !reflect.DeepEqual(received, sentEvents) {
 		t.Errorf("got %#v", received)
 	}
 	got.Released, got.Pace, got.Turn.Caller, got.Source = nil, nil, "", agent.Source{}
@@ -614,14 +627,14 @@ func TestListenOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 10 {
 		wg.Go(func() {
-			l, err := Listen(t.Context(), path, testHello)
+			l, err := Listen(t.Context(), path)
 			switch {
 			case errors.Is(err, ErrRunning):
 			case err != nil:
 				t.Error(err)
 			default:
 				ctx, cancel := context.WithCancel(context.Background())
-				p := &testPool{Server: &Server{Agent: row, Runner: queue.New(row, say()), IdleTimeout: time.Hour, Log: slog.New(slog.DiscardHandler)}}
+				p := &testPool{Server: newServer(queue.New(row, say()), time.Hour)}
 				served := make(chan error, 1)
 				go func() { served <- p.Serve(ctx, l) }()
 				p.end = func() error {
@@ -662,7 +675,7 @@ func TestListenRefuses(t *testing.T) {
 	if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Listen(t.Context(), path, testHello); err == nil || !strings.Contains(err.Error(), "is not a socket: remove it") {
+	if _, err := Listen(t.Context(), path); err == nil || !strings.Contains(err.Error(), "is not a socket: remove it") {
 		t.Errorf("got %v", err)
 	}
 	if data, _ := os.ReadFile(path); string(data) != "mine" {
@@ -675,7 +688,7 @@ func TestWelcome(t *testing.T) {
 	for _, tt := range []struct{ answer, says string }{
 		{`{"jsonrpc":"2.0"}`, "not a pool of Pollux"},
 		{`{"name":"pollux pool","protocol":99,"version":"9.9"}`, "the pool is of Pollux 9.9"},
-		{`{"name":"pollux pool","protocol":1,"error":"no"}`, "no"},
+		{`{"name":"pollux pool","protocol":2,"error":"no"}`, "no"},
 		{``, "unexpected end"},
 		{`SSH-2.0`, "invalid character"},
 	} {
@@ -736,7 +749,7 @@ func TestMutePool(t *testing.T) {
 		if r, err := run(t, c, t.Context(), agent.Request{Prompt: "x"}, ignore); err != nil || r.Answer != "said x" {
 			t.Errorf("got %+v, %v", r, err)
 		}
-		if took := time.Since(began); took != pingInterval+pingTimeout {
+		if took := time.Since(began); took != silenceTimeout {
 			t.Errorf("it took %s", took)
 		}
 	})
@@ -752,9 +765,9 @@ func TestStatus(t *testing.T) {
 	var wg sync.WaitGroup
 	turn := agent.Turn{Limit: 1, Timeout: time.Hour}
 	wg.Go(func() { one.Run(ctx, agent.Request{Turn: turn}, ignore) })
-	until(t, "the first", func() bool { l := p.Runner.Loads(); return len(l) == 1 && l[0].Running == 1 })
+	until(t, "the first", func() bool { l := p.runner.Loads(); return len(l) == 1 && l[0].Running == 1 })
 	wg.Go(func() { two.Run(ctx, agent.Request{Turn: turn}, ignore) })
-	until(t, "the second", func() bool { return p.Runner.Loads()[0].Waiting == 1 })
+	until(t, "the second", func() bool { return p.runner.Loads()[0].Waiting == 1 })
 	st, err := AskStatus(t.Context(), path)
 	if err != nil || st.PID != os.Getpid() || len(st.Sessions) != 2 || len(st.Workers) != 1 || !st.Ends.IsZero() ||
 		len(st.Queues) != 1 || st.Queues[0].Waiting != 1 || st.Queues[0].Callers[0].Caller != st.Sessions[1].Caller {
@@ -773,12 +786,11 @@ func TestStatus(t *testing.T) {
 // A line that is not a message, or no JSON, ends the connection and nothing else.
 func FuzzServer(f *testing.F) {
 	f.Add([]byte("{}\n"))
-	f.Add([]byte(`{"protocol":1,"agent":"test"}` + "\n" + `{"jsonrpc":"2.0","id":1,"method":"run","params":{"run":1,"dir":"/"}}` + "\n"))
-	f.Add([]byte(`{"protocol":1,"agent":"test"}` + "\n" + `{"jsonrpc":"2.0","method":"cancel","params":[]}` + "\nx\n"))
-	f.Add([]byte(`{"protocol":1,"agent":"test"}` + "\n" + `{"jsonrpc":"2.0","id":null,"method":"status"}` + "\n" + `{"jsonrpc":"2.0","id":{},"result":1}`))
-	s := &Server{Agent: row, Runner: queue.New(row, say()), IdleTimeout: time.Hour, Log: slog.New(slog.DiscardHandler)}
-	s.conns, s.owners, s.kept = make(map[*serverConn]bool), make(map[string]string), make(map[string]conversation)
-	s.unlisten, s.end = func() {}, func() {}
+	f.Add([]byte(`{"protocol":2,"agent":"test"}` + "\n" + `{"jsonrpc":"2.0","id":1,"method":"run","params":{"id":1,"request":{"Dir":"/"}}}` + "\n"))
+	f.Add([]byte(`{"protocol":2,"agent":"test"}` + "\n" + `{"jsonrpc":"2.0","method":"cancel","params":[]}` + "\nx\n"))
+	f.Add([]byte(`{"protocol":2,"agent":"test"}` + "\n" + `{"jsonrpc":"2.0","id":null,"method":"status"}` + "\n" + `{"jsonrpc":"2.0","id":{},"result":1}`))
+	s := newServer(queue.New(row, say()), time.Hour)
+	s.init(func() {}, func() {})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		ours, theirs := net.Pipe()
 		go io.Copy(io.Discard, ours)
@@ -788,8 +800,8 @@ func FuzzServer(f *testing.F) {
 		}()
 		s.serve(t.Context(), theirs)
 		theirs.Close()
-		if len(s.conns)+len(s.owners)+len(s.kept) > 0 {
-			t.Errorf("left: %v, %v, %v", s.conns, s.owners, s.kept)
+		if len(s.conns)+len(s.talks)+s.requests > 0 {
+			t.Errorf("left: %v, %v, %d requests", s.conns, s.talks, s.requests)
 		}
 	})
 }

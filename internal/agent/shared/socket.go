@@ -66,9 +66,8 @@ func Sockets() ([]string, error) {
 
 // Listen listens on the socket of a pool. It returns [ErrRunning] if another pool serves
 // the socket. It replaces the socket of a pool that was killed or does not answer. Of
-// several processes that call it at the same time, one gets the socket. hello greets the
-// other pool.
-func Listen(ctx context.Context, path string, hello Hello) (net.Listener, error) {
+// several processes that call it at the same time, one gets the socket.
+func Listen(ctx context.Context, path string) (net.Listener, error) {
 	unlock, err := disk.LockDir(ctx, filepath.Dir(path))
 	if err != nil {
 		return nil, err
@@ -82,7 +81,7 @@ func Listen(ctx context.Context, path string, hello Hello) (net.Listener, error)
 	case !is:
 		return nil, notASocket(path)
 	default:
-		if Probe(ctx, path, hello) == nil {
+		if Probe(ctx, path) == nil {
 			return nil, ErrRunning
 		}
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -134,14 +133,14 @@ func (l *ownSocket) Close() error {
 }
 
 // Probe returns an error if no pool answers at a socket.
-func Probe(ctx context.Context, path string, hello Hello) error {
+func Probe(ctx context.Context, path string) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	conn, err := Dial(ctx, path)
 	if err != nil {
 		return err
 	}
-	l, _, err := greet(ctx, conn, &hello)
+	l, _, err := greet(ctx, conn, &Hello{Protocol: commandProtocol})
 	if err != nil {
 		return err
 	}
@@ -157,9 +156,9 @@ func Dial(ctx context.Context, path string) (net.Conn, error) { return sock.Dial
 
 // Starter returns a function that connects to the pool at a socket, and starts one with
 // argv if none answers. The pool outlives this process.
-func Starter(path string, argv []string, hello Hello) func(context.Context) (io.ReadWriteCloser, error) {
+func Starter(path string, argv []string) func(context.Context) (io.ReadWriteCloser, error) {
 	return func(ctx context.Context) (io.ReadWriteCloser, error) {
-		if Probe(ctx, path, hello) != nil {
+		if Probe(ctx, path) != nil {
 			if err := Start(ctx, argv); err != nil {
 				return nil, fmt.Errorf("the pool could not be started: %w", err)
 			}

@@ -11,12 +11,12 @@ import (
 // its listener was closed twice.
 func TestClosedTwice(t *testing.T) {
 	path := socket(t)
-	first, err := Listen(t.Context(), path, testHello)
+	first, err := Listen(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	first.Close()
-	second, err := Listen(t.Context(), path, testHello)
+	second, err := Listen(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}

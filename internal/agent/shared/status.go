@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sourcegraph/jsonrpc2"
-
 	"pollux/internal/agent/queue"
 	"pollux/internal/jsonl"
 	"pollux/internal/paths"
@@ -77,7 +75,7 @@ func AskStatus(ctx context.Context, path string) (Status, error) {
 	return s, err
 }
 
-// Stop ends a pool once its running requests have ended, or at once. It returns when the
+// Stop ends a pool once its running requests have ended, or immediately. It returns when the
 // pool's process has ended. If the context ends first, the error is its [context.Cause].
 func Stop(ctx context.Context, pool Status, now bool) error {
 	asking, cancel := context.WithTimeoutCause(ctx, askTimeout, ErrSilent)
@@ -107,11 +105,11 @@ func ask(ctx context.Context, path, method string, params, result any) error {
 		return err
 	}
 	pid := peer(conn)
-	l, w, err := greet(ctx, conn, &Hello{Protocol: Protocol})
+	l, w, err := greet(ctx, conn, &Hello{Protocol: commandProtocol})
 	if err != nil {
 		return &UnreachableError{path, cmp.Or(w.PID, pid), err}
 	}
-	rpc := newConn(ctx, l, func(context.Context, *jsonrpc2.Conn, *jsonrpc2.Request) {})
+	rpc := newConn(ctx, l, nil, nil) // a pool calls nothing here
 	defer rpc.Close()
 	if err := rpc.Call(ctx, method, params, result); err != nil {
 		if ctx.Err() != nil {

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sourcegraph/jsonrpc2"
+
 	"pollux/internal/agent"
 	"pollux/internal/agent/queue"
 	"pollux/internal/sys/systest"
@@ -125,7 +127,7 @@ func TestStatusNamesNoSecret(t *testing.T) {
 	defer wg.Wait()
 	defer cancel()
 	wg.Go(func() { c.Run(ctx, agent.Request{Prompt: secret, Replay: secret}, ignore) })
-	until(t, "the request", func() bool { l := p.Runner.Loads(); return len(l) == 1 && l[0].Running == 1 })
+	until(t, "the request", func() bool { l := p.runner.Loads(); return len(l) == 1 && l[0].Running == 1 })
 	st, err := AskStatus(t.Context(), path)
 	if err != nil || len(st.Sessions) != 1 || st.Sessions[0].Requests != 1 {
 		t.Fatalf("got %+v, %v", st, err)
@@ -154,5 +156,45 @@ func TestPoolOfAClient(t *testing.T) {
 	}
 	if pid, own, all := c.Pool(), c.OwnWorkers(), c.Workers(); pid != os.Getpid() || len(own) != 0 || len(all) != 1 {
 		t.Errorf("pool %d, own processes %+v, all %+v", pid, own, all)
+	}
+}
+
+// Commands reach the pools of other versions, which bridges cannot use.
+func TestCommandsReachOtherVersions(t *testing.T) {
+	for _, version := range []int{1, Protocol, Protocol + 1} {
+		path := socket(t)
+		l, err := Listen(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		served := make(chan struct{})
+		go func() {
+			defer close(served)
+			conn, err := l.Accept()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+			link := newLink(conn)
+			var h Hello
+			if err := link.ReadObject(&h); err != nil || h.Protocol != 1 || h.Agent != "" {
+				t.Errorf("the command says %+v, %v", h, err)
+			}
+			link.WriteObject(Welcome{Name: welcomeName, Protocol: version, Version: "other"})
+			var req jsonrpc2.Request
+			if err := link.ReadObject(&req); err != nil || req.Method != "status" {
+				t.Errorf("the command calls %q, %v", req.Method, err)
+			}
+			response := &jsonrpc2.Response{ID: req.ID}
+			response.SetResult(Status{PID: 7, Version: "other"})
+			link.WriteObject(response)
+		}()
+		s, err := AskStatus(t.Context(), path)
+		if err != nil || s.PID != 7 || s.Version != "other" {
+			t.Errorf("version %d: %+v, %v", version, s, err)
+		}
+		l.Close()
+		<-served
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"pollux/internal/agent"
 	"pollux/internal/agent/agents"
 	"pollux/internal/agent/gemini/fakecli"
+	"pollux/internal/agent/queue"
 	"pollux/internal/sys/proc"
 	"pollux/internal/sys/systest"
 )
@@ -71,7 +72,7 @@ func stressPool() error {
 	if err != nil {
 		return err
 	}
-	l, err := Listen(context.Background(), path, stressHello())
+	l, err := Listen(context.Background(), path)
 	if errors.Is(err, ErrRunning) {
 		fmt.Println(ReadyLine)
 		return nil
@@ -79,12 +80,12 @@ func stressPool() error {
 	if err != nil {
 		return err
 	}
-	runner, err := agents.Open(agents.Default(), agent.Options{Kind: agent.Warmed})
-	if err != nil {
-		return err
-	}
 	fmt.Println(ReadyLine)
-	s := &Server{Agent: agents.Default(), Runner: runner, IdleTimeout: time.Minute, Log: slog.New(slog.DiscardHandler)}
+	s := &Server{IdleTimeout: time.Minute, Log: slog.New(slog.DiscardHandler)}
+	s.Open = func(string) (*queue.Runner, agent.Source, error) {
+		r, err := agents.Open(agents.Default(), agent.Options{Kind: agent.Warmed})
+		return r, agent.Source{}, err
+	}
 	return s.Serve(context.Background(), l)
 }
 
@@ -110,7 +111,7 @@ func stressBridge(in io.Reader, out io.Writer) error {
 	}
 	h := stressHello()
 	c := NewClient(Config{
-		Connect: Starter(path, []string{os.Args[0], poolRole}, h), Hello: &h, Local: openStress,
+		Connect: Starter(path, []string{os.Args[0], poolRole}), Hello: &h, Local: openStress,
 	})
 	var calls sync.WaitGroup
 	var mu sync.Mutex
@@ -462,7 +463,7 @@ func wantNothingLeft(t *testing.T, home string) {
 		t.Errorf("sockets: %v, %v", sockets, err)
 	}
 	for _, path := range sockets {
-		l, err := Listen(t.Context(), path, stressHello())
+		l, err := Listen(t.Context(), path)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,9 @@ import (
 	"log"
 	"net"
 	"reflect"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sourcegraph/jsonrpc2"
@@ -19,40 +22,45 @@ import (
 )
 
 // Protocol is the version of the messages between bridges and pools. Both sides must
-// have the same.
-const Protocol = 1
+// have the same, except for status and stop, which are as they were in version 1.
+const Protocol = 2
+
+// commandProtocol is what a command says, which only calls status and stop. It reaches pools
+// of all versions.
+const commandProtocol = 1
 
 // maxLine limits a message, in bytes. It has room for the largest prompt, its replay and
 // JSON escapes.
 const maxLine = 128 << 20
 
-// The methods. A bridge calls run, check, workers, status, stop, ping and kept, and notifies
-// cancel, forget, ahead and keep. A pool notifies event and released, and calls the methods of files
-// while a run in change mode is in progress.
+// The methods. A bridge calls run, kept and check, and notifies cancel, forget, keep and
+// ahead. A command calls status and stop. A pool notifies event, and calls file in change
+// mode.
+//
+// The response to run says that no process works on the request any more. The outcome is in
+// the request's last event.
 const (
-	methodRun      = "run"
-	methodCancel   = "cancel"
-	methodEvent    = "event"
-	methodReleased = "released"
-	methodAttempt  = "files/attempt"
-	methodRead     = "files/read"
-	methodWrite    = "files/write"
-	methodCheck    = "check"
-	methodForget   = "forget"
-	methodAhead    = "ahead"
-	methodWorkers  = "workers"
-	methodStatus   = "status"
-	methodStop     = "stop"
-	methodPing     = "ping"
-	methodKeep     = "keep"
-	methodKept     = "kept"
+	methodRun    = "run"
+	methodCancel = "cancel"
+	methodForget = "forget"
+	methodKeep   = "keep"
+	methodKept   = "kept"
+	methodAhead  = "ahead"
+	methodCheck  = "check"
+	methodStatus = "status"
+	methodStop   = "stop"
+	methodEvent  = "event"
+	methodFile   = "file"
 )
+
+// codeEnding is the code of the error response to a request that another pool must answer,
+// because this one ends.
+const codeEnding = 1
 
 // A Hello is the first message on a connection, from the side that dials the socket.
 type Hello struct {
 	Protocol int `json:"protocol"`
-	// Agent is the name of the agent to ask. It is empty on a connection that asks only
-	// for the status, or stops the pool.
+	// Agent is the name of the agent to ask. It is empty on the connection of a command.
 	Agent string `json:"agent,omitempty"`
 	// Source says for whom the agent runs. Without one, it is the source of the pool
 	// itself.
@@ -81,14 +89,15 @@ const welcomeName = "pollux pool"
 // A refusal reports that the program that answered does not serve the connection.
 type refusal struct{ error }
 
-// check returns a [refusal] if the pool does not serve the connection.
-func (w Welcome) check() error {
+// check returns a [refusal] if the pool does not serve the connection of a bridge, or of a
+// command.
+func (w Welcome) check(command bool) error {
 	switch {
 	case w.Name != welcomeName:
 		return refusal{errors.New("the program that answers is not a pool of Pollux")}
 	case w.Error != "":
 		return refusal{errors.New(w.Error)}
-	case w.Protocol != Protocol:
+	case w.Protocol != Protocol && !command:
 		return refusal{otherProtocol(w.Version)}
 	}
 	return nil
@@ -100,69 +109,76 @@ func otherProtocol(version string) error {
 		"install the same version on both sides", version)
 }
 
+// A requestID names a request of the connection. IDs are counted from 1.
+type requestID struct {
+	ID int `json:"id"`
+}
+
 // A runParams is a request of a bridge. TimeLeft is the time until its deadline, or 0.
 type runParams struct {
-	Run      int           `json:"run"`
+	ID       int           `json:"id"`
 	TimeLeft time.Duration `json:"timeLeft,omitempty"`
-	Prompt   string        `json:"prompt"`
-	Images   []string      `json:"images,omitempty"`
-	Model    string        `json:"model,omitempty"`
-	Dir      string        `json:"dir"`
-	Verbatim bool          `json:"verbatim,omitempty"`
-	Spawn    bool          `json:"spawn,omitempty"`
-	Session  string        `json:"session,omitempty"`
-	Replay   string        `json:"replay,omitempty"`
-	Change   *changeParams `json:"change,omitempty"`
-	Turn     agent.Turn    `json:"turn"`
+	Request  agent.Request `json:"request"`
 }
 
-type changeParams struct {
-	Prompt string `json:"prompt"`
-	Replay string `json:"replay,omitempty"`
+// An eventParams is news of a request: an event, the beginning of an attempt in change mode,
+// or the outcome. Without a request, it is a sign of life.
+type eventParams struct {
+	ID      int             `json:"id,omitempty"`
+	Type    string          `json:"type,omitempty"`
+	Event   json.RawMessage `json:"event,omitempty"`
+	Attempt int             `json:"attempt,omitempty"` // counted from 1
+	Outcome *outcome        `json:"outcome,omitempty"`
 }
 
-// A runResult is the end of a run. At most one of Fault, Closed and Error is set.
-type runResult struct {
+// An outcome is the end of a request. At most one of Fault and Error is set.
+type outcome struct {
 	Result agent.Result `json:"result"`
-	Fault  *agent.Error `json:"fault,omitempty"`
-	// Closed reports whether the run ended because the pool ends.
-	Closed bool   `json:"closed,omitempty"`
-	Error  string `json:"error,omitempty"`
+	failure
 }
 
-// runID names a run of the connection.
-type runID struct {
-	Run int `json:"run"`
+// A failure is an error in a message.
+type failure struct {
+	Fault *agent.Error `json:"fault,omitempty"`
+	Error string       `json:"error,omitempty"`
 }
 
-// A fileParams names a file of an attempt. Attempts are counted from 1.
+func failureOf(err error) (f failure) {
+	if err != nil && !errors.As(err, &f.Fault) {
+		f.Error = err.Error()
+	}
+	return f
+}
+
+func (f failure) err() error {
+	switch {
+	case f.Fault != nil:
+		return f.Fault
+	case f.Error != "":
+		return errors.New(f.Error)
+	}
+	return nil
+}
+
+// A fileParams reads a file of an attempt or, with a text, writes it.
 type fileParams struct {
-	Run     int    `json:"run"`
-	Attempt int    `json:"attempt"`
-	Path    string `json:"path,omitempty"`
-	Text    string `json:"text,omitempty"`
-}
-
-type fileResult struct {
-	Text string `json:"text"`
+	ID      int     `json:"id"`
+	Attempt int     `json:"attempt"`
+	Path    string  `json:"path"`
+	Text    *string `json:"text,omitempty"`
 }
 
 type checkResult struct {
 	Program agent.Program `json:"program"`
-	Fault   *agent.Error  `json:"fault,omitempty"`
-	Error   string        `json:"error,omitempty"`
-}
-
-type sessionParams struct {
-	Session string `json:"session"`
+	failure
 }
 
 // A conversation is a bridge's record of a conversation with N exchanges. In a question,
 // N is how many the bridge knows.
 type conversation struct {
-	Session string          `json:"session"`
-	N       int             `json:"n"`
-	Data    json.RawMessage `json:"data,omitempty"`
+	ID   string          `json:"id"`
+	N    int             `json:"n,omitempty"`
+	Data json.RawMessage `json:"data,omitempty"`
 }
 
 type aheadParams struct {
@@ -170,50 +186,31 @@ type aheadParams struct {
 }
 
 type stopParams struct {
-	// Now ends the runs in progress.
+	// Now ends the requests in progress.
 	Now bool `json:"now,omitempty"`
 }
 
-// An eventParams is an event of a run.
-type eventParams struct {
-	Run   int             `json:"run"`
-	Type  string          `json:"type"`
-	Event json.RawMessage `json:"event"`
+// events holds an event of each type.
+var events = []agent.Event{
+	agent.Queued{}, agent.Starting{}, agent.Started{}, agent.Text{}, agent.ToolUse{}, agent.ToolResult{},
+	agent.Retry{}, agent.FellBack{}, agent.Warning{}, agent.Stats{},
 }
 
-// eventTypes holds the types of events by their names in messages.
-var eventTypes = map[string]reflect.Type{
-	"queued":     reflect.TypeFor[agent.Queued](),
-	"starting":   reflect.TypeFor[agent.Starting](),
-	"started":    reflect.TypeFor[agent.Started](),
-	"text":       reflect.TypeFor[agent.Text](),
-	"toolUse":    reflect.TypeFor[agent.ToolUse](),
-	"toolResult": reflect.TypeFor[agent.ToolResult](),
-	"retry":      reflect.TypeFor[agent.Retry](),
-	"fellBack":   reflect.TypeFor[agent.FellBack](),
-	"warning":    reflect.TypeFor[agent.Warning](),
-	"stats":      reflect.TypeFor[agent.Stats](),
-}
+func eventName(ev agent.Event) string { return reflect.TypeOf(ev).Name() }
 
 // newEventParams returns the message of an event.
-func newEventParams(run int, ev agent.Event) (eventParams, error) {
+func newEventParams(request int, ev agent.Event) (eventParams, error) {
 	data, err := json.Marshal(ev)
-	p := eventParams{Run: run, Event: data}
-	for name, t := range eventTypes {
-		if t == reflect.TypeOf(ev) {
-			p.Type = name
-		}
-	}
-	return p, err
+	return eventParams{ID: request, Type: eventName(ev), Event: data}, err
 }
 
 // event returns the event of a message.
 func (p eventParams) event() (agent.Event, error) {
-	t, ok := eventTypes[p.Type]
-	if !ok {
+	i := slices.IndexFunc(events, func(ev agent.Event) bool { return eventName(ev) == p.Type })
+	if i < 0 {
 		return nil, fmt.Errorf("unknown event %q", p.Type)
 	}
-	v := reflect.New(t)
+	v := reflect.New(reflect.TypeOf(events[i]))
 	err := json.Unmarshal(p.Event, v.Interface())
 	return v.Elem().Interface().(agent.Event), err
 }
@@ -230,7 +227,7 @@ type Status struct {
 	// Ends is when the pool ends if nobody asks it anything. It is zero while a request
 	// runs or waits.
 	Ends time.Time `json:"ends,omitzero"`
-	// Stopping reports whether the pool ends once its runs have ended.
+	// Stopping reports whether the pool ends once its requests have ended.
 	Stopping bool           `json:"stopping,omitempty"`
 	Sessions []Session      `json:"sessions"`
 	Workers  []agent.Worker `json:"workers"`
@@ -260,55 +257,92 @@ type Session struct {
 // A link is a connection with one message per line. It implements
 // jsonrpc2.ObjectStream.
 type link struct {
-	conn io.ReadWriteCloser
-	r    *jsonl.Reader
-	w    *jsonl.Writer
+	conn  io.ReadWriteCloser
+	r     *jsonl.Reader
+	w     *jsonl.Writer
+	moved atomic.Int64 // the time at which bytes last arrived or left, in nanoseconds
+	ended chan struct{}
+	end   func() // closes ended
 }
 
-// writeTimeout is how long the other side may not read before the connection ends: a
-// bridge whose client is stopped must not hold a process.
-const writeTimeout = time.Minute
+const (
+	// writeTimeout is how long the other side may not read before the connection ends: a
+	// bridge whose client is stopped must not hold a process.
+	writeTimeout = time.Minute
+	// maxWrite is how many bytes are written at once.
+	maxWrite = 64 << 10
+)
 
 func newLink(conn io.ReadWriteCloser) *link {
-	var w io.Writer = conn
-	if c, ok := conn.(net.Conn); ok {
-		w = timedWriter{c}
-	}
-	return &link{conn, jsonl.NewReader(conn, maxLine), jsonl.NewWriter(w)}
+	l := &link{conn: conn, ended: make(chan struct{})}
+	l.end = sync.OnceFunc(func() { close(l.ended) })
+	l.r, l.w = jsonl.NewReader(l, maxLine), jsonl.NewWriter(l)
+	return l
 }
 
-// A timedWriter closes a connection that does not accept a message in time.
-type timedWriter struct{ net.Conn }
+// quiet returns the time since bytes last arrived or left.
+func (l *link) quiet() time.Duration { return time.Since(time.Unix(0, l.moved.Load())) }
 
-func (w timedWriter) Write(b []byte) (int, error) {
-	w.SetWriteDeadline(time.Now().Add(writeTimeout))
-	n, err := w.Conn.Write(b)
+// Read implements [io.Reader].
+func (l *link) Read(b []byte) (int, error) {
+	n, err := l.conn.Read(b)
+	l.moved.Store(time.Now().UnixNano())
+	return n, err
+}
+
+// Write implements [io.Writer]. It closes a connection that does not accept the bytes in time.
+func (l *link) Write(b []byte) (n int, err error) {
+	for len(b) > n && err == nil {
+		if c, ok := l.conn.(net.Conn); ok {
+			c.SetWriteDeadline(time.Now().Add(writeTimeout))
+		}
+		var wrote int
+		wrote, err = l.conn.Write(b[n:min(n+maxWrite, len(b))])
+		n += wrote
+		l.moved.Store(time.Now().UnixNano())
+	}
 	if err != nil {
-		w.Close()
+		l.Close()
 	}
 	return n, err
 }
 
+// ReadObject implements jsonrpc2.ObjectStream. It is not called again after an error.
 func (l *link) ReadObject(v any) error {
 	line, err := l.r.ReadLine()
-	if err != nil {
-		return err
+	if err == nil {
+		err = json.Unmarshal(line, v)
 	}
-	return json.Unmarshal(line, v)
+	if err != nil {
+		l.end()
+	}
+	return err
 }
 
+// WriteObject implements jsonrpc2.ObjectStream.
 func (l *link) WriteObject(v any) error { return l.w.Encode(v) }
-func (l *link) Close() error            { return l.conn.Close() }
+
+// Close implements jsonrpc2.ObjectStream.
+func (l *link) Close() error { return l.conn.Close() }
 
 // newConn returns a JSON-RPC connection. handle is called for one message after the
-// other, and must not block.
-func newConn(ctx context.Context, l *link, handle handlerFunc) *jsonrpc2.Conn {
-	return jsonrpc2.NewConn(ctx, l, handle, jsonrpc2.SetLogger(log.New(io.Discard, "", 0)))
+// other, once start is closed, and must not block. It may be nil.
+func newConn(ctx context.Context, l *link, start <-chan struct{}, handle handler) *jsonrpc2.Conn {
+	var h handler
+	if handle != nil {
+		h = func(ctx context.Context, req *jsonrpc2.Request) {
+			<-start
+			handle(ctx, req)
+		}
+	}
+	return jsonrpc2.NewConn(ctx, l, h, jsonrpc2.SetLogger(log.New(io.Discard, "", 0)))
 }
 
-type handlerFunc func(context.Context, *jsonrpc2.Conn, *jsonrpc2.Request)
+type handler func(context.Context, *jsonrpc2.Request)
 
 // Handle implements [jsonrpc2.Handler].
-func (f handlerFunc) Handle(ctx context.Context, conn *jsonrpc2.Conn, req *jsonrpc2.Request) {
-	f(ctx, conn, req)
+func (h handler) Handle(ctx context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) {
+	if h != nil {
+		h(ctx, req)
+	}
 }

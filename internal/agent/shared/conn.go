@@ -1,0 +1,258 @@
+package shared
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/sourcegraph/jsonrpc2"
+
+	"pollux/internal/agent"
+	"pollux/internal/outbox"
+)
+
+// A clientConn is a connection to a pool.
+type clientConn struct {
+	client *Client
+	pool   int // the pool's process
+	rpc    *jsonrpc2.Conn
+	link   *link
+
+	mu       sync.Mutex // guards the fields below
+	stopping bool       // the pool accepts no more requests
+	last     int
+	requests map[int]*request // that the pool works on
+}
+
+// A request is one that the pool works on.
+type request struct {
+	agent.Request
+	news *outbox.Queue[eventParams]
+	over chan struct{} // closed when the call has ended
+	err  error         // of the call; set before over is closed
+
+	mu      sync.Mutex // guards the fields below
+	attempt int
+	files   agent.Files
+}
+
+// alive reports whether the connection carries new requests.
+func (c *clientConn) alive() bool {
+	select {
+	case <-c.rpc.DisconnectNotify():
+		return false
+	default:
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.stopping
+}
+
+// send sends a request. sent is closed when the pool can know it.
+func (c *clientConn) send(ctx context.Context, req agent.Request) (r *request, id int, sent <-chan struct{}) {
+	r = &request{Request: req, news: outbox.NewQueue(outbox.Limits[eventParams]{}), over: make(chan struct{})}
+	c.mu.Lock()
+	c.last++
+	id = c.last
+	c.requests[id] = r
+	c.mu.Unlock()
+	p := runParams{ID: id, Request: req}
+	if deadline, ok := ctx.Deadline(); ok {
+		p.TimeLeft = max(time.Until(deadline), 1) // 0 means none
+	}
+	sending := make(chan struct{})
+	c.client.calls.Go(func() {
+		defer close(r.over)
+		call, err := c.rpc.DispatchCall(context.Background(), methodRun, p)
+		close(sending)
+		if err == nil {
+			err = call.Wait(context.Background(), nil)
+		}
+		r.err = err
+		c.drop(id)
+	})
+	return r, id, sending
+}
+
+// ask asks the pool. If the connection ends before the answer, the error is errLost, and
+// the request is not released.
+func (c *clientConn) ask(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
+	if ctx.Err() != nil {
+		req.Released()
+		return agent.Result{}, context.Cause(ctx)
+	}
+	began := time.Now()
+	queued := time.Duration(0)
+	r, id, sent := c.send(ctx, req)
+	// flush emits the events that have arrived. It returns the outcome, if that has.
+	flush := func() *outcome {
+		for _, p := range r.news.TakeAll() {
+			if p.Outcome != nil {
+				return p.Outcome
+			}
+			ev, err := p.event()
+			if err != nil {
+				continue
+			}
+			if _, waits := ev.(agent.Queued); !waits && queued == 0 {
+				queued = time.Since(began)
+			}
+			emit(ev)
+		}
+		return nil
+	}
+	over := false
+	cancelled := ctx.Done()
+	var partial <-chan time.Time
+	silence := time.NewTimer(silenceTimeout)
+	defer silence.Stop()
+	for {
+		select {
+		case <-r.news.Ready():
+		case <-r.over:
+			over = true
+		case <-silence.C:
+			left := silenceTimeout - c.link.quiet()
+			if left <= 0 {
+				c.client.log.Warn("the pool does not answer: it is given up")
+				c.rpc.Close()
+			}
+			silence.Reset(max(left, time.Second))
+		case <-cancelled:
+			cancelled = nil
+			partial = time.After(partialTimeout)
+			c.client.calls.Go(func() { // a pool that does not read must not delay this
+				<-sent // otherwise the pool would not know what to cancel
+				c.rpc.Notify(context.Background(), methodCancel, requestID{id})
+			})
+		case <-partial:
+			c.release(r)
+			if queued == 0 {
+				queued = time.Since(began)
+			}
+			return agent.Result{Queued: queued}, context.Cause(ctx)
+		}
+		o := flush()
+		switch {
+		case o != nil && ctx.Err() != nil:
+			c.release(r)
+			return o.Result, context.Cause(ctx)
+		case o != nil:
+			c.release(r)
+			return o.Result, o.err()
+		case over:
+			return agent.Result{}, c.unanswered(ctx, r)
+		}
+	}
+}
+
+// release releases a request once the pool no longer works on it.
+func (c *clientConn) release(r *request) {
+	c.client.calls.Go(func() {
+		<-r.over
+		r.Released()
+	})
+}
+
+// unanswered returns the error of a request whose call has ended without an outcome.
+func (c *clientConn) unanswered(ctx context.Context, r *request) error {
+	refused, ok := errors.AsType[*jsonrpc2.Error](r.err)
+	switch {
+	case ctx.Err() != nil:
+		r.Released()
+		return context.Cause(ctx)
+	case !ok:
+		c.rpc.Close()
+		return errLost
+	case refused.Code == codeEnding: // the requests that it has accepted continue
+		c.mu.Lock()
+		c.stopping = true
+		c.mu.Unlock()
+		return errLost
+	}
+	r.Released()
+	return errors.New(refused.Message)
+}
+
+func (c *clientConn) drop(id int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.requests, id)
+}
+
+func (c *clientConn) lookup(id int) *request {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.requests[id]
+}
+
+// handle handles a message of the pool. It must not block.
+func (c *clientConn) handle(ctx context.Context, req *jsonrpc2.Request) {
+	switch req.Method {
+	case methodEvent:
+		p, err := params[eventParams](req)
+		r := c.lookup(p.ID)
+		switch {
+		case err != nil || r == nil:
+		case p.Attempt > 0:
+			r.begin(p.Attempt)
+		default:
+			r.news.Put(p)
+		}
+	case methodFile:
+		p, err := params[fileParams](req)
+		c.client.calls.Go(func() {
+			text := ""
+			if err == nil {
+				text, err = c.file(p)
+			}
+			if err != nil {
+				c.rpc.ReplyWithError(ctx, req.ID, &jsonrpc2.Error{Code: jsonrpc2.CodeInternalError, Message: err.Error()})
+				return
+			}
+			c.rpc.Reply(ctx, req.ID, text)
+		})
+	default:
+		if !req.Notif {
+			c.client.calls.Go(func() {
+				c.rpc.ReplyWithError(ctx, req.ID, &jsonrpc2.Error{Code: jsonrpc2.CodeMethodNotFound, Message: "no such method"})
+			})
+		}
+	}
+}
+
+// begin begins an attempt in change mode.
+func (r *request) begin(attempt int) {
+	if r.Change != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.attempt, r.files = attempt, r.Change.Files()
+	}
+}
+
+var errNoFiles = errors.New("this attempt has ended")
+
+// file reads or writes a file of a request in change mode.
+func (c *clientConn) file(p fileParams) (text string, err error) {
+	r := c.lookup(p.ID)
+	if r == nil {
+		return "", errNoFiles
+	}
+	r.mu.Lock()
+	files, attempt := r.files, r.attempt
+	r.mu.Unlock()
+	path, ok := c.client.here(p.Path)
+	switch {
+	case files == nil || attempt != p.Attempt:
+		return "", errNoFiles
+	case !ok:
+		return "", fmt.Errorf("%s is not in a directory that both machines have", p.Path)
+	case p.Text != nil:
+		err = files.Write(path, *p.Text)
+	default:
+		text, err = files.Read(path)
+	}
+	return text, rename(err, path, p.Path) // the agent knows the file by its name there
+}
