@@ -142,7 +142,7 @@ func (w *world) askACP(a acpAgent) {
 		}
 	}
 	// A conversation continues, and counts its tokens for each question.
-	inConversation := func(req *agent.Request) { req.Session = "one" }
+	inConversation := func(req *agent.Request) { req.Conversation = "one" }
 	result, _ = c.answer("my number is 4711", inConversation)
 	before = result.Tokens
 	result, _ = c.answer("which number", inConversation)

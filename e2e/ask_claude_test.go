@@ -119,7 +119,7 @@ func TestAskClaude(t *testing.T) {
 			t.Errorf("the processes are %+v, not %d alone", all, pid)
 		}
 		// A conversation continues, also after another question has taken its process.
-		talk := agent.Request{Prompt: "my word is plum", Session: "mine"}
+		talk := agent.Request{Prompt: "my word is plum", Conversation: "mine"}
 		a.want(talk, "one two")
 		talk.Prompt, talk.Replay = "which word?", "not needed"
 		if _, got := a.want(talk, "one two"); !strings.Contains(got.Text, "my word is plum") || strings.Contains(got.Text, "not needed") {
@@ -203,7 +203,7 @@ func TestAskClaude(t *testing.T) {
 		}
 		// In one conversation, too.
 		for _, model := range []string{"claude-haiku-5-5", ""} {
-			a.want(agent.Request{Prompt: "hello", Model: model, Session: "mine", Replay: "lost"}, "from "+map[string]string{"": "claude-sonnet-5-5"}[model]+model)
+			a.want(agent.Request{Prompt: "hello", Model: model, Conversation: "mine", Replay: "lost"}, "from "+map[string]string{"": "claude-sonnet-5-5"}[model]+model)
 		}
 	})
 	t.Run("errors", func(t *testing.T) {

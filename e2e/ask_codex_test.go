@@ -125,9 +125,9 @@ func TestAskCodex(t *testing.T) {
 		}
 
 		// A conversation continues, with another model for one question.
-		a.answer(agent.Request{Prompt: "my number is 4711", Session: "s"})
-		other := a.answer(agent.Request{Prompt: "which number?", Session: "s", Model: "gpt-5.4"})
-		back := a.answer(agent.Request{Prompt: "and now?", Session: "s"})
+		a.answer(agent.Request{Prompt: "my number is 4711", Conversation: "s"})
+		other := a.answer(agent.Request{Prompt: "which number?", Conversation: "s", Model: "gpt-5.4"})
+		back := a.answer(agent.Request{Prompt: "and now?", Conversation: "s"})
 		if other.Model != "gpt-5.4" || back.Model != "gpt-5.5" || back.Tokens.Output != 1 {
 			t.Errorf("the results are %+v and %+v", other, back)
 		}

@@ -12,7 +12,7 @@ import (
 	"pollux/internal/lazy"
 )
 
-// ErrClosed is the cause of the end of runs when [Runner.Close] is called.
+// ErrClosed is the cause of the end of requests when [Runner.Close] is called.
 var ErrClosed = errors.New("Pollux is shutting down")
 
 // MaxAnswer limits an answer, in bytes. The rest is dropped, and
@@ -31,8 +31,9 @@ type Request struct {
 	Prompt string
 	// Images are pictures for the model: paths relative to Dir, inside it.
 	Images []string
-	// Model is the model to ask. Empty leaves the choice to the agent.
-	Model string
+	// Model is the model to ask. Empty leaves the choice to the agent. Fallback is asked
+	// if Model is overloaded or over its quota. Empty asks no other model.
+	Model, Fallback string
 	// Dir is the directory that the agent works in, as an absolute path.
 	Dir string
 	// Source says for whom the agent runs.
@@ -40,16 +41,15 @@ type Request struct {
 	// Verbatim returns the answer exactly as the model wrote it. Otherwise the
 	// runner removes the escapes that the model quotes from an escaped prompt.
 	Verbatim bool
-	// Session names the conversation that the question belongs to. If the runner
-	// still has it, Prompt continues it. Otherwise the runner starts it again
+	// Conversation is the ID of the conversation that the question belongs to. If the
+	// runner still has it, Prompt continues it. Otherwise the runner starts it again
 	// with Replay, which is the transcript followed by Prompt.
-	Session, Replay string
+	Conversation, Replay string
 	// Change, if set, replaces the prompt in a runner that can serve files to
 	// the agent: the agent's tools then write to Files and not to the disk.
 	Change *Change
-	// Turn says how the request waits for its turn. A runner without a queue ignores
-	// it.
-	Turn Turn
+	// Queue says how the request waits for others that use the quota of the same account.
+	Queue Queue
 	// Spawn starts a process for this request alone, as a runner of kind [Spawned]
 	// does.
 	Spawn bool
@@ -62,22 +62,17 @@ type Request struct {
 	Released func() `json:"-"`
 }
 
-// A Turn says how a request waits for its turn, together with all requests that use the
-// quota of the same account.
-type Turn struct {
-	// Caller names who asks. Callers that wait take turns.
-	Caller string
-	// Limit is how many requests may run at the same time; 0 means no limit. If
-	// requests differ, the lowest limit applies.
+// A Queue says how a request waits, together with all requests that use the quota of the
+// same account.
+type Queue struct {
+	// Limit is how many requests may run at the same time; 0 means no limit. If requests
+	// differ, the lowest limit applies.
 	Limit int
 	// Timeout is how long the request may wait; 0 is as long as its context.
 	Timeout time.Duration
 	// StartInterval is the minimum time between two starts of a process for a single
 	// request. A random time of up to StartJitter is added to it.
 	StartInterval, StartJitter time.Duration
-	// Fallback is the model to ask if Model is overloaded or over its quota. Empty asks
-	// no other model.
-	Fallback string
 }
 
 // A Change is a request for changes to files.
@@ -99,10 +94,14 @@ type Runner interface {
 	// Run asks one question. It calls emit for each event, from one goroutine,
 	// and never after it has returned.
 	//
-	// The error is an [*Error], unless the context ended: then Run returns at
-	// once with the context's cause. With an error, the result holds what had
-	// arrived by then.
+	// The error is an [*Error], unless the context ended: then Run returns immediately
+	// with the context's cause. With an error, the result holds what had arrived by then.
 	Run(ctx context.Context, req Request, emit func(Event)) (Result, error)
+	Processes
+}
+
+// Processes are those of an agent. The methods may be called from several goroutines.
+type Processes interface {
 	// Check returns the program of a source, with an error if it is not installed or
 	// cannot be enforced read-only. It starts a process only to ask a program of
 	// unknown version for its version, once. The error is an [*Error], or
@@ -115,7 +114,7 @@ type Runner interface {
 	Forget(session string)
 	// Workers returns the processes that work on requests or wait for them.
 	Workers() []Worker
-	// Close ends the running requests with [ErrClosed] and waits for all
+	// Close ends the requests in progress with [ErrClosed] and waits for all
 	// processes to end. It may be called more than once.
 	Close() error
 }

@@ -129,7 +129,7 @@ func TestConversationStaysWithItsAgent(t *testing.T) {
 	}
 	first := ask(QueryInput{Prompt: "one", Common: Common{Agent: "beta", Model: "beta-2"}})
 	second := ask(QueryInput{Prompt: "two", SessionID: first.Meta.SessionID})
-	if last := beta.last(); len(beta.asked) != 2 || last.Session != first.Meta.SessionID || last.Model != "beta-2" || second.Meta.Agent != "beta" {
+	if last := beta.last(); len(beta.asked) != 2 || last.Conversation != first.Meta.SessionID || last.Model != "beta-2" || second.Meta.Agent != "beta" {
 		t.Errorf("the second question was %+v, its answer %+v", last, second.Meta)
 	}
 	ask(QueryInput{Prompt: "three", SessionID: first.Meta.SessionID, Common: Common{Agent: "gemini"}})

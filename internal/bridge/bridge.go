@@ -313,10 +313,10 @@ func (f *Failure) Unwrap() error { return f.Err }
 
 // A question is a question to the agent. See [agent.Request] for its fields.
 type question struct {
-	prompt          string
-	images          []string
-	session, replay string
-	change          *agent.Change
+	prompt               string
+	images               []string
+	conversation, replay string
+	change               *agent.Change
 }
 
 // ask asks the agent. The error is a [*Failure].
@@ -328,16 +328,16 @@ func (c *call) ask(ctx context.Context, q question) (agent.Result, error) {
 	c.running.Add(1)
 	cfg := c.b.cfg
 	req := agent.Request{
-		Prompt: q.prompt, Images: q.images, Model: model, Dir: c.dir, Verbatim: c.verbatim, Source: c.agent.Source,
-		Session: q.session, Replay: q.replay, Change: q.change, Spawn: cfg.Runner.Kind == agent.Spawned,
-		Turn: agent.Turn{
-			Limit: cfg.MaxConcurrent, Timeout: queueTimeout, Fallback: c.agent.FallbackModel,
+		Prompt: q.prompt, Images: q.images, Model: model, Fallback: c.agent.FallbackModel, Dir: c.dir, Verbatim: c.verbatim, Source: c.agent.Source,
+		Conversation: q.conversation, Replay: q.replay, Change: q.change, Spawn: cfg.Runner.Kind == agent.Spawned,
+		Queue: agent.Queue{
+			Limit: cfg.MaxConcurrent, Timeout: queueTimeout,
 			StartInterval: cfg.StartInterval, StartJitter: cfg.StartJitter,
 		},
 		Released: c.running.Done,
 	}
 	if ctx.Value(jobKey{}) != nil {
-		req.Turn.Timeout = MaxTimeout
+		req.Queue.Timeout = MaxTimeout
 	}
 	load := c.b.load.enter()
 	defer load.leave()

@@ -30,6 +30,13 @@ func TestMain(m *testing.M) {
 	systest.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/dlclark/regexp2/v2.runClock"))
 }
 
+// attempts lets a runner answer each attempt.
+type attempts struct{ agent.Runner }
+
+func (a attempts) Attempt(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
+	return a.Run(ctx, req, emit)
+}
+
 func newTestBridge(t *testing.T, r agent.Runner, change func(*Config)) *Bridge {
 	t.Helper()
 	cfg := Configure(agents.Default(), config.Defaults())
@@ -37,7 +44,7 @@ func newTestBridge(t *testing.T, r agent.Runner, change func(*Config)) *Bridge {
 	if change != nil {
 		change(&cfg)
 	}
-	b, err := New(queue.New(cfg.Agent, r), cfg)
+	b, err := New(queue.New(cfg.Agent, attempts{r}), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

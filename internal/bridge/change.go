@@ -78,7 +78,7 @@ func (c *call) change(ctx context.Context, task *change.Task, talk *conversation
 	blocks, tools := fill("change-mode"), fill("change-mode-tools")
 	c.verbatim = true
 	result, askErr := c.ask(ctx, question{
-		prompt: blocks, images: attached.images, session: talk.id, replay: talk.replay(blocks),
+		prompt: blocks, images: attached.images, conversation: talk.id, replay: talk.replay(blocks),
 		change: &agent.Change{
 			Prompt: tools, Replay: talk.replay(tools), Files: func() agent.Files { return task.Files() },
 		},

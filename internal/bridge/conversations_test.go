@@ -25,12 +25,12 @@ func TestConversation(t *testing.T) {
 	dir := t.TempDir()
 	first, err := b.Query(t.Context(), QueryInput{Prompt: "one", Common: Common{WorkingDirectory: dir, Model: "gemini-x"}}, nil)
 	id := first.Meta.SessionID
-	if err != nil || id == "" || p.last().Session != id || p.last().Replay != "" {
+	if err != nil || id == "" || p.last().Conversation != id || p.last().Replay != "" {
 		t.Fatalf("got %+v, %v; asked %+v", first, err, p.last())
 	}
 	second, err := b.Query(t.Context(), QueryInput{Prompt: "two", SessionID: id}, nil)
 	asked := p.last()
-	if err != nil || second.Meta.SessionID != id || asked.Session != id || asked.Prompt != "two" || asked.Model != "gemini-x" {
+	if err != nil || second.Meta.SessionID != id || asked.Conversation != id || asked.Prompt != "two" || asked.Model != "gemini-x" {
 		t.Errorf("got %+v, %v; asked %+v", second, err, asked)
 	}
 	if resolved, _ := workingDirectory(dir); asked.Dir != resolved {
@@ -42,7 +42,7 @@ func TestConversation(t *testing.T) {
 		}
 	}
 	// Conversations are independent.
-	if _, err := b.Query(t.Context(), QueryInput{Prompt: "three"}, nil); err != nil || p.last().Session == id || p.last().Replay != "" {
+	if _, err := b.Query(t.Context(), QueryInput{Prompt: "three"}, nil); err != nil || p.last().Conversation == id || p.last().Replay != "" {
 		t.Errorf("%v; asked %+v", err, p.last())
 	}
 	// A failed query is not part of the conversation.

@@ -89,7 +89,7 @@ func newParrot() *parrot {
 		if strings.Contains(req.Prompt, "fail") {
 			return agent.Result{}, &agent.Error{Kind: agent.Crashed}
 		}
-		p.known[req.Session] = true
+		p.known[req.Conversation] = true
 		return agent.Result{Answer: "You said: " + req.Prompt, Model: "m", Runner: agent.Warmed}, nil
 	}
 	return p

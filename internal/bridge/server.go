@@ -231,14 +231,14 @@ func (s *Server) tools(row *agent.Agent, all []*asked) []tool {
 					"{edits, diff, response}, as the tool change does. Nothing is written."},
 				"sessionId": session,
 			},
-			[]string{"prompt"}, mcp.ToolAnnotations{OpenWorldHint: yes}, s.query).withLargeResult(),
+			[]string{"prompt"}, mcp.ToolAnnotations{OpenWorldHint: yes}, s.callQuery).withLargeResult(),
 		define("change", "Propose Changes",
 			"Ask {{model}} to change files. Returns the edits and a unified diff for you to apply. Nothing is written.",
 			map[string]any{
 				"prompt": text("What to change, with everything that {{model}} needs to know."), "files": files, "model": model,
 				"workingDirectory": dir, "timeout": timeout, "maxResponseLength": length, "sessionId": session,
 			},
-			[]string{"prompt"}, mcp.ToolAnnotations{OpenWorldHint: yes}, s.change).withLargeResult().withOutput(changesSchema),
+			[]string{"prompt"}, mcp.ToolAnnotations{OpenWorldHint: yes}, s.callChange).withLargeResult().withOutput(changesSchema),
 		define("search", "Web Search",
 			"Ask {{model}} to search the web and to answer with sources: current versions, documentation, news, "+
 				"error messages.",
@@ -246,7 +246,7 @@ func (s *Server) tools(row *agent.Agent, all []*asked) []tool {
 				"query": text("What to find out."), "model": model,
 				"workingDirectory": dir, "timeout": timeout, "maxResponseLength": length,
 			},
-			[]string{"query"}, mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: yes}, s.search),
+			[]string{"query"}, mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: yes}, s.callSearch),
 		define("structured", "Structured Output",
 			"Ask {{model}} for JSON that is valid under your JSON Schema: extraction, classification, data with "+
 				"a fixed shape. {{model}} may correct an invalid answer once. If it is still invalid, the call "+
@@ -260,7 +260,7 @@ func (s *Server) tools(row *agent.Agent, all []*asked) []tool {
 				},
 				"files": files, "model": model, "workingDirectory": dir, "timeout": timeout,
 			},
-			[]string{"prompt", "schema"}, mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: yes}, s.structured),
+			[]string{"prompt", "schema"}, mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: yes}, s.callStructured),
 		define("fetch-chunk", "Fetch Cached Chunk",
 			fmt.Sprintf("Get another part of a long answer from query or search. Parts are kept for %d minutes.",
 				int(cacheTTL.Minutes())),
@@ -349,7 +349,7 @@ func client(req *mcp.CallToolRequest) string {
 	return ""
 }
 
-func (s *Server) query(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+func (s *Server) callQuery(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	var in QueryInput
 	if r := s.input(ctx, req, &in, &in.Common); r != nil {
 		return r, nil
@@ -361,7 +361,7 @@ func (s *Server) query(ctx context.Context, req *mcp.CallToolRequest) (*mcp.Call
 	return s.result(req, a, err), nil
 }
 
-func (s *Server) change(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+func (s *Server) callChange(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	var in QueryInput
 	if r := s.input(ctx, req, &in, &in.Common); r != nil {
 		return r, nil
@@ -374,7 +374,7 @@ func (s *Server) change(ctx context.Context, req *mcp.CallToolRequest) (*mcp.Cal
 	return s.result(req, a, err), nil
 }
 
-func (s *Server) search(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+func (s *Server) callSearch(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	var in SearchInput
 	if r := s.input(ctx, req, &in, &in.Common); r != nil {
 		return r, nil
@@ -383,7 +383,7 @@ func (s *Server) search(ctx context.Context, req *mcp.CallToolRequest) (*mcp.Cal
 	return s.result(req, a, err), nil
 }
 
-func (s *Server) structured(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+func (s *Server) callStructured(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	var in StructuredInput
 	if r := s.input(ctx, req, &in, &in.Common); r != nil {
 		return r, nil

@@ -85,9 +85,9 @@ func (c *call) structured(ctx context.Context, in StructuredInput, schema *jsons
 	prompt := c.b.templates.fill("structured", map[string]string{
 		"prompt": in.Prompt + files.text, "schema": string(in.Schema),
 	})
-	session := rand.Text()
-	defer c.runner.Forget(session)
-	result, err := c.ask(ctx, question{prompt: prompt, images: files.images, session: session})
+	conversation := rand.Text()
+	defer c.runner.Forget(conversation)
+	result, err := c.ask(ctx, question{prompt: prompt, images: files.images, conversation: conversation})
 	if err != nil {
 		return Structured{}, err
 	}
@@ -97,7 +97,7 @@ func (c *call) structured(ctx context.Context, in StructuredInput, schema *jsons
 		repair := fmt.Sprintf("Your answer is not valid:\n%s\n\nAnswer with the corrected JSON and nothing else.",
 			bulletList(wrong))
 		result, err = c.ask(ctx, question{
-			prompt: repair, images: files.images, session: session,
+			prompt: repair, images: files.images, conversation: conversation,
 			replay: fmt.Sprintf("%s\n\nYour earlier answer:\n\n%s\n\n%s",
 				prompt, shorten(result.Answer, 100_000), repair),
 		})

@@ -99,7 +99,7 @@ func (b *Bridge) Query(ctx context.Context, in QueryInput, report func(string)) 
 	if err != nil {
 		return Answer{}, err
 	}
-	a, err := c.query(ctx, in, lengthLimit(in.MaxResponseLength))
+	a, err := c.converse(ctx, in, lengthLimit(in.MaxResponseLength))
 	a.Meta = c.end(err)
 	return a, err
 }
@@ -123,7 +123,7 @@ func (b *Bridge) checkSearch(in SearchInput) error {
 	return b.checkLength(in.MaxResponseLength)
 }
 
-func (c *call) query(ctx context.Context, in QueryInput, limit string) (a Answer, err error) {
+func (c *call) converse(ctx context.Context, in QueryInput, limit string) (a Answer, err error) {
 	talk, err := c.b.conversations.take(ctx, in.SessionID)
 	if err != nil {
 		return Answer{}, c.failure(err, agent.Result{})
@@ -161,7 +161,7 @@ func (c *call) query(ctx context.Context, in QueryInput, limit string) (a Answer
 		a, err = c.change(ctx, task, talk, prompt, limit, files)
 	} else {
 		var result agent.Result
-		result, err = c.ask(ctx, question{prompt: prompt + limit, images: files.images, session: talk.id, replay: talk.replay(prompt + limit)})
+		result, err = c.ask(ctx, question{prompt: prompt + limit, images: files.images, conversation: talk.id, replay: talk.replay(prompt + limit)})
 		a, err = c.answer(result, err, files.skipped)
 	}
 	if err == nil && !c.meta.Partial {

@@ -36,7 +36,7 @@ const (
 	maxLookups = 16
 )
 
-// A Runner is an [agent.Runner] that starts the agent for each request.
+// A Runner starts the agent for each request.
 //
 // The prompt goes to the process's standard input, never to its arguments, which
 // every user of the machine can read. Its output goes to files, which the runner
@@ -238,8 +238,8 @@ func (r *Runner) fileKey(from agent.Source) string {
 	return fmt.Sprint(resolved, info.Size(), info.ModTime().UnixNano(), changed, id)
 }
 
-// Run implements [agent.Runner].
-func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
+// Attempt answers a request with a process of its own. See [agent.Runner].
+func (r *Runner) Attempt(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
 	released := req.Released
 	if released == nil {
 		released = func() {}

@@ -27,6 +27,13 @@ func TestMain(m *testing.M) {
 	systest.VerifyTestMain(m)
 }
 
+// once is a runner whose requests have one attempt each.
+type once struct{ *Runner }
+
+func (o once) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
+	return o.Attempt(ctx, req, emit)
+}
+
 // A box is a bench with a one-shot runner of fake CLIs.
 type box struct {
 	*agenttest.Bench
@@ -48,7 +55,7 @@ func newBox(t *testing.T, change func(*agent.Options)) *box {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &box{agenttest.NewBench(t, t.TempDir(), agent.Source{Command: cli}, r), r}
+	return &box{agenttest.NewBench(t, t.TempDir(), agent.Source{Command: cli}, once{r}), r}
 }
 
 // run asks for a fake by name.

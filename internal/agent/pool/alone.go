@@ -38,7 +38,7 @@ func (p *Pool) runAlone(ctx context.Context, req agent.Request, emit func(agent.
 		return result, p.mute(w.failure(ctx, err))
 	}
 	req.Change = nil
-	result, _, err = s.prompt(ctx, req, cmp.Or(req.Replay, req.Prompt), p.idle, emit)
+	result, _, err = s.exchange(ctx, req, cmp.Or(req.Replay, req.Prompt), p.idle, emit)
 	result.Runner = agent.Spawned
 	return result, p.mute(err)
 }

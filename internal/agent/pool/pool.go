@@ -27,7 +27,7 @@ const (
 	// long.
 	retryDelay, maxRetryDelay = 500 * time.Millisecond, time.Minute
 	muteDelay                 = 10 * time.Minute
-	// cancelTimeout is how long an agent may take to cancel a turn; it usually
+	// cancelTimeout is how long an agent may take to cancel its work; it usually
 	// takes 50 ms.
 	cancelTimeout = 3 * time.Second
 	// prepareDelay is how long after a prompt a process starts to prepare the
@@ -44,8 +44,8 @@ var (
 	errMute = errors.New("it does not answer")
 )
 
-// A Pool is an [agent.Runner] that keeps the processes of an agent running. If none is
-// available, another runner answers the request or, if the agent has no [agent.OneShot],
+// A Pool keeps the processes of an agent running. If none is
+// available, a [Fallback] answers the request or, if the agent has no [agent.OneShot],
 // a process that ends after it.
 //
 // A key identifies a process, and one process runs per key. The source and the
@@ -57,7 +57,7 @@ var (
 // One goroutine, supervise, owns each process: it starts, drains, stops and
 // reaps it. Other goroutines only ask it to.
 //
-// Lock order: Pool.mu, then process.mu, then turn.mu. No lock is held during a
+// Lock order: Pool.mu, then process.mu, then attempt.mu. No lock is held during a
 // stat, a read, a write, a call to the agent, or a log message.
 type Pool struct {
 	agent    *agent.Agent
@@ -83,7 +83,8 @@ type Pool struct {
 
 // A Fallback answers the requests for which no process is available.
 type Fallback interface {
-	agent.Runner
+	agent.Processes
+	Attempt(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error)
 	// Asking returns the program of a source, without a version, if it is being asked
 	// for its version. Check then takes as long as a start of the program.
 	Asking(context.Context, agent.Source) (program agent.Program, asking bool)
@@ -166,7 +167,7 @@ func (p *Pool) Workers() []agent.Worker {
 	for w := range p.all {
 		w.mu.Lock()
 		all = append(all, agent.Worker{
-			Agent: p.agent.DisplayName, PID: w.child.PID(), Dir: w.key.dir, Running: len(w.turns), Sessions: w.sessions, Started: w.began, Used: w.used,
+			Agent: p.agent.DisplayName, PID: w.child.PID(), Dir: w.key.dir, Running: len(w.attempts), Sessions: w.sessions, Started: w.began, Used: w.used,
 		})
 		w.mu.Unlock()
 	}
@@ -234,13 +235,14 @@ func (p *Pool) startUnchecked(from agent.Source, program agent.Program, k key) {
 	})
 }
 
-// Run implements [agent.Runner].
-func (p *Pool) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
+// Attempt answers a request with a process that stays or, if none can be used, with another
+// one. See [agent.Runner].
+func (p *Pool) Attempt(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
 	if p.agent.Warm.CanChange == nil {
 		req.Change = nil
 	}
 	if (req.Spawn || p.alone) && p.agent.OneShot.Command != nil {
-		return p.fallback.Run(ctx, req, emit)
+		return p.fallback.Attempt(ctx, req, emit)
 	}
 	released := req.Released
 	if released == nil {
@@ -271,7 +273,7 @@ func (p *Pool) Run(ctx context.Context, req agent.Request, emit func(agent.Event
 		emit(ev)
 	}
 	for first := true; ; first = false {
-		result, settled, err := p.attempt(ctx, req, watch)
+		result, settled, err := p.warmly(ctx, req, watch)
 		if errors.Is(err, errMute) && settled != nil { // in a step before the prompt
 			<-settled
 			err = errCold
@@ -280,7 +282,7 @@ func (p *Pool) Run(ctx context.Context, req agent.Request, emit func(agent.Event
 			p.log.Info("no warm process: starting the agent for this request", "agent", p.agent.DisplayName,
 				"why", p.agent.Tidy(req.Source.Env, err.Error()))
 			if p.agent.OneShot.Command != nil {
-				return p.fallback.Run(ctx, req, emit)
+				return p.fallback.Attempt(ctx, req, emit)
 			}
 			return p.runAlone(ctx, req, emit, released)
 		}
@@ -303,9 +305,9 @@ func (p *Pool) Run(ctx context.Context, req agent.Request, emit func(agent.Event
 	}
 }
 
-// attempt asks a process to answer a request. If settled is not nil, it is
-// closed when no process works on the request any more.
-func (p *Pool) attempt(ctx context.Context, req agent.Request, emit func(agent.Event)) (result agent.Result, settled <-chan struct{}, err error) {
+// warmly asks a process that stays. If settled is not nil, it is closed when no process
+// works on the request any more.
+func (p *Pool) warmly(ctx context.Context, req agent.Request, emit func(agent.Event)) (result agent.Result, settled <-chan struct{}, err error) {
 	k := key{source: p.agent.SourceKey(req.Source), dir: req.Dir, change: req.Change != nil}
 	program, err := p.check(ctx, req.Source, k)
 	if err == nil {
@@ -314,7 +316,7 @@ func (p *Pool) attempt(ctx context.Context, req agent.Request, emit func(agent.E
 	if err != nil {
 		return agent.Result{}, nil, err
 	}
-	s, prompt, err := p.session(ctx, program, k, req)
+	s, prompt, err := p.reserve(ctx, program, k, req)
 	if err != nil {
 		if _, fromProcess := errors.AsType[*agent.Error](err); fromProcess {
 			result.Runner = agent.Warmed
@@ -323,15 +325,15 @@ func (p *Pool) attempt(ctx context.Context, req agent.Request, emit func(agent.E
 	}
 	answering, answered := context.WithCancel(ctx)
 	p.tasks.Go(func() { p.prepareDuring(answering, s.w) })
-	result, ended, err := s.prompt(ctx, req, prompt, p.idle, emit)
+	result, ended, err := s.exchange(ctx, req, prompt, p.idle, emit)
 	answered()
 	if errors.Is(err, errMute) {
 		p.giveUp(s.w, err)
 	}
-	if err == nil && req.Session != "" {
+	if err == nil && req.Conversation != "" {
 		p.mu.Lock()
 		if p.all[s.w] && !s.w.retired && (s.initial != "" || s.model == "") { // otherwise it cannot go back to its model
-			p.named[conversation{s.w.key.source, req.Session}] = s
+			p.named[conversation{s.w.key.source, req.Conversation}] = s
 		}
 		p.mu.Unlock()
 	}
@@ -353,7 +355,7 @@ func (p *Pool) fits(req agent.Request) error {
 
 // settle waits until a process no longer works on a request, and releases the
 // process. If the request has no answer yet, the process must first cancel the
-// turn, or it is killed.
+// work, or it is killed.
 func (p *Pool) settle(w *process, ended <-chan struct{}, err error) {
 	defer p.release(w)
 	var fault *agent.Error
@@ -379,9 +381,9 @@ func (p *Pool) settle(w *process, ended <-chan struct{}, err error) {
 	}
 }
 
-// session returns the session of the request's conversation, or a new one, and
+// reserve returns the session of the request's conversation, or a new one, and
 // the prompt for it. The process is held until release.
-func (p *Pool) session(ctx context.Context, program agent.Program, k key, req agent.Request) (s *session, prompt string, err error) {
+func (p *Pool) reserve(ctx context.Context, program agent.Program, k key, req agent.Request) (s *session, prompt string, err error) {
 	prompt = req.Prompt
 	if k.change {
 		if err := p.agent.Warm.CanChange(req.Source, program, req.Dir); err != nil {
@@ -390,8 +392,8 @@ func (p *Pool) session(ctx context.Context, program agent.Program, k key, req ag
 		prompt = req.Change.Prompt
 	}
 	inputs := p.inputs(req.Source, program, req.Dir)
-	if req.Session != "" {
-		name := conversation{k.source, req.Session}
+	if req.Conversation != "" {
+		name := conversation{k.source, req.Conversation}
 		p.mu.Lock()
 		s = p.named[name]
 		delete(p.named, name) // it is added again after the answer

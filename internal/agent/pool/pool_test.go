@@ -205,7 +205,7 @@ func TestWarmConversation(t *testing.T) {
 	s := sit(t, agent.Warmed, "0.61.0", nil)
 	say := func(prompt, replay, want string) {
 		t.Helper()
-		r, err := s.Ask(t.Context(), agent.Request{Prompt: prompt, Session: "mine", Replay: replay})
+		r, err := s.Ask(t.Context(), agent.Request{Prompt: prompt, Conversation: "mine", Replay: replay})
 		if err != nil || r.Answer != want {
 			t.Errorf("got %q, %v; want %q", r.Answer, err, want)
 		}
@@ -222,7 +222,7 @@ func TestWarmConversation(t *testing.T) {
 	s.Forget("mine")
 	say("fake:remember five", "", "fake:remember five")
 	// After a failure the CLI and the caller may disagree about the history.
-	if _, err := s.Ask(t.Context(), agent.Request{Prompt: "fake:error=429", Session: "mine"}); err == nil {
+	if _, err := s.Ask(t.Context(), agent.Request{Prompt: "fake:error=429", Conversation: "mine"}); err == nil {
 		t.Error("no error")
 	}
 	say("fake:remember six", "fake:remember replayed", "fake:remember replayed")
@@ -233,7 +233,7 @@ func TestWarmConversation(t *testing.T) {
 func TestWarmConversationsModel(t *testing.T) {
 	s := sit(t, agent.Warmed, "0.61.0", nil)
 	for _, model := range []string{"gemini-other", "", "gemini-other", ""} {
-		r, err := s.Ask(t.Context(), agent.Request{Prompt: "fake:remember x", Session: "mine", Replay: "again", Model: model})
+		r, err := s.Ask(t.Context(), agent.Request{Prompt: "fake:remember x", Conversation: "mine", Replay: "again", Model: model})
 		if want := cmp.Or(model, "gemini-fake"); err != nil || r.Model != want {
 			t.Errorf("%q answers, want %q; %v", r.Model, want, err)
 		}

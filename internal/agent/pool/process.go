@@ -66,8 +66,8 @@ type process struct {
 	stopped, killed bool // whether stopping or killing is closed
 	preparing, due  bool // whether sessions are being prepared, and whether another one is due
 
-	mu         sync.Mutex       // guards the fields below
-	turns      map[string]*turn // the requests in progress, by session
+	mu         sync.Mutex          // guards the fields below
+	attempts   map[string]*attempt // the requests in progress, by session
 	prepared   []preparedSession
 	demand     int  // how many prepared sessions the recent requests would have used
 	unprepared bool // a session could not be prepared
@@ -94,7 +94,7 @@ type preparedSession struct {
 
 func newProcess(row *agent.Agent, from agent.Source, program agent.Program, k key, wall agent.Wall, log *slog.Logger) *process {
 	w := &process{
-		agent: row, source: from, program: program, key: k, wall: wall, log: log, began: time.Now(), used: time.Now(), turns: make(map[string]*turn),
+		agent: row, source: from, program: program, key: k, wall: wall, log: log, began: time.Now(), used: time.Now(), attempts: make(map[string]*attempt),
 		ready: make(chan struct{}), stopping: make(chan struct{}), killing: make(chan struct{}), done: make(chan struct{}),
 		making: make(chan struct{}, 1),
 	}
@@ -411,20 +411,20 @@ func (w *process) note(signs agent.Signs, b []byte) {
 	}
 	w.unenforced = w.unenforced || signs.Unenforced
 	unenforced := w.unenforced
-	turns := make([]*turn, 0, len(w.turns))
-	for _, t := range w.turns {
-		turns = append(turns, t)
+	attempts := make([]*attempt, 0, len(w.attempts))
+	for _, a := range w.attempts {
+		attempts = append(attempts, a)
 	}
 	w.mu.Unlock()
 	for _, r := range signs.Retries {
-		announce(r, turns)
+		announce(r, attempts)
 	}
 	if signs.SearchLoop {
-		endSearch(turns)
+		endSearch(attempts)
 	}
 	if unenforced {
-		for _, t := range turns {
-			t.change(func() {}) // wake its goroutine
+		for _, a := range attempts {
+			a.change(func() {}) // wake its goroutine
 		}
 	}
 }

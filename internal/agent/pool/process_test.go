@@ -287,7 +287,7 @@ func TestStartWithOlderSettings(t *testing.T) {
 func TestPolicyIgnoredAtTheEnd(t *testing.T) {
 	w := idleProcess()
 	w.unenforced = true
-	_, err := w.conclude(newTurn(w.agent, nil, false), "", agent.PromptResult{}, nil)
+	_, err := w.conclude(newAttempt(w.agent, nil, false), "", agent.PromptResult{}, nil)
 	var fault *agent.Error
 	if !errors.As(err, &fault) || fault.Kind != agent.Unenforceable {
 		t.Errorf("the error is %v", err)

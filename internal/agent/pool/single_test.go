@@ -56,7 +56,7 @@ func TestSingleConversation(t *testing.T) {
 	s := sitSingle(t, 3)
 	say := func(prompt, replay, want string) {
 		t.Helper()
-		r, err := s.Ask(t.Context(), agent.Request{Prompt: prompt, Session: "mine", Replay: replay})
+		r, err := s.Ask(t.Context(), agent.Request{Prompt: prompt, Conversation: "mine", Replay: replay})
 		if err != nil || r.Answer != want {
 			t.Errorf("got %q, %v; want %q", r.Answer, err, want)
 		}
@@ -90,7 +90,7 @@ func TestSinglePreparesTheNext(t *testing.T) {
 	prepared(3)
 	for _, want := range []string{"fake:remember a", "fake:remember a | fake:remember b"} {
 		prompt := want[strings.LastIndex(want, "fake"):]
-		if r, err := s.Ask(t.Context(), agent.Request{Prompt: prompt, Session: "mine", Replay: prompt}); err != nil || r.Answer != want {
+		if r, err := s.Ask(t.Context(), agent.Request{Prompt: prompt, Conversation: "mine", Replay: prompt}); err != nil || r.Answer != want {
 			t.Errorf("got %+v, %v", r, err)
 		}
 		prepared(3)
@@ -165,7 +165,7 @@ func TestSingleConversationsDoNotMix(t *testing.T) {
 					continue
 				default:
 					said = append(said, word)
-					req.Session, req.Replay, want = fmt.Sprint("talk ", talk), "fake:remember "+strings.Join(said, " "), said
+					req.Conversation, req.Replay, want = fmt.Sprint("talk ", talk), "fake:remember "+strings.Join(said, " "), said
 				}
 				r, err := s.Ask(t.Context(), req)
 				if got := wordsOf(r.Answer); err != nil || !slices.Equal(got, want) {

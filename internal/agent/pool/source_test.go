@@ -103,7 +103,7 @@ func TestConversationsBelongToTheirSource(t *testing.T) {
 	s := sit(t, agent.Warmed, "0.61.0", nil)
 	ask := func(env agent.Env, prompt, answer string) {
 		t.Helper()
-		req := agent.Request{Prompt: prompt, Session: "name", Replay: "fake:remember replayed", Source: agent.Source{Env: env}}
+		req := agent.Request{Prompt: prompt, Conversation: "name", Replay: "fake:remember replayed", Source: agent.Source{Env: env}}
 		if r, err := s.Ask(t.Context(), req); err != nil || r.Answer != answer {
 			t.Errorf("%q is answered by %q, %v; want %q", prompt, r.Answer, err, answer)
 		}

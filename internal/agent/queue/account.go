@@ -56,22 +56,22 @@ func newAccount(id string) *account {
 	return &account{id: id, starts: newPacer(), quotas: make(map[string]quota)}
 }
 
-// acquire waits for a request's turn. It calls report with the position in the queue,
+// acquire waits for the turn of a request of a caller. It calls report with the position in the queue,
 // counted from 1, whenever it changes.
-func (a *account) acquire(ctx context.Context, row *agent.Agent, turn agent.Turn, report func(position int)) (*ticket, error) {
+func (a *account) acquire(ctx context.Context, row *agent.Agent, name string, queue agent.Queue, report func(position int)) (*ticket, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
 	t := &ticket{
-		limit: turn.Limit, since: time.Now(), granted: make(chan struct{}), moved: make(chan struct{}, 1),
+		limit: queue.Limit, since: time.Now(), granted: make(chan struct{}), moved: make(chan struct{}, 1),
 	}
 	a.mu.Lock()
-	a.addLocked(turn.Caller, t)
+	a.addLocked(name, t)
 	a.grantLocked()
 	a.mu.Unlock()
 	var limit <-chan time.Time
-	if turn.Timeout > 0 {
-		limit = time.After(turn.Timeout)
+	if queue.Timeout > 0 {
+		limit = time.After(queue.Timeout)
 	}
 	reported := 0
 	for {
@@ -95,7 +95,7 @@ func (a *account) acquire(ctx context.Context, row *agent.Agent, turn agent.Turn
 		case <-limit:
 			l := a.load()
 			err = fmt.Errorf("no free slot within %s: %d calls are running and %d waiting; try again later, or "+
-				"raise %sMAX_CONCURRENT (now %d)", turn.Timeout, l.Running, l.Waiting-1, row.VarPrefix, l.Limit)
+				"raise %sMAX_CONCURRENT (now %d)", queue.Timeout, l.Running, l.Waiting-1, row.VarPrefix, l.Limit)
 		}
 		if !a.leave(t) { // it was granted in the meantime
 			a.release(t)

@@ -24,14 +24,21 @@ const (
 	retryTimeout = 8 * time.Second
 )
 
-// A Runner is an [agent.Runner] that asks another runner when it is a request's turn.
-// It also asks the fallback model of a request if the first model is overloaded.
+// An Attempter asks an agent once, without waiting for others.
+type Attempter interface {
+	agent.Processes
+	// Attempt asks a request's model once. See [agent.Runner] for the rest.
+	Attempt(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error)
+}
+
+// A Runner is an [agent.Runner] that attempts a request when it is the request's turn. It
+// also asks the fallback model of a request if the first model is overloaded.
 //
-// No lock is held when the other runner, a request's function or another package is
+// No lock is held when the attempter, a request's function or another package is
 // called.
 type Runner struct {
+	Attempter
 	agent  *agent.Agent
-	runner agent.Runner
 	ctx    context.Context // ends with Close
 	cancel context.CancelCauseFunc
 
@@ -39,32 +46,17 @@ type Runner struct {
 	accounts map[string]*account
 }
 
-// New returns a runner that asks an agent through another runner. Close closes that
-// runner too.
-func New(row *agent.Agent, runner agent.Runner) *Runner {
-	r := &Runner{agent: row, runner: runner, accounts: make(map[string]*account)}
+// New returns a runner that asks an agent through an attempter, which Close closes too.
+func New(row *agent.Agent, attempter Attempter) *Runner {
+	r := &Runner{Attempter: attempter, agent: row, accounts: make(map[string]*account)}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	return r
 }
 
-// Check implements [agent.Runner].
-func (r *Runner) Check(ctx context.Context, from agent.Source) (agent.Program, error) {
-	return r.runner.Check(ctx, from)
-}
-
-// Ahead implements [agent.Runner].
-func (r *Runner) Ahead(from agent.Source, dir string) { r.runner.Ahead(from, dir) }
-
-// Forget implements [agent.Runner].
-func (r *Runner) Forget(session string) { r.runner.Forget(session) }
-
-// Workers implements [agent.Runner].
-func (r *Runner) Workers() []agent.Worker { return r.runner.Workers() }
-
 // Close implements [agent.Runner].
 func (r *Runner) Close() error {
 	r.cancel(agent.ErrClosed)
-	return r.runner.Close()
+	return r.Attempter.Close()
 }
 
 // account returns the account of a source in a workspace.
@@ -82,6 +74,11 @@ func (r *Runner) account(from agent.Source, dir string) *account {
 
 // Run implements [agent.Runner].
 func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
+	return r.RunFor(ctx, "", req, emit)
+}
+
+// RunFor is [Runner.Run] for one of several callers. Callers that wait take turns.
+func (r *Runner) RunFor(ctx context.Context, caller string, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
 	released := req.Released
 	if released == nil {
 		released = func() {}
@@ -90,29 +87,29 @@ func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 	defer cancel(nil)
 	defer context.AfterFunc(r.ctx, func() { cancel(agent.ErrClosed) })()
 
-	t := &turn{Runner: r, account: r.account(req.Source, req.Dir), req: req, emit: emit}
+	q := &request{Runner: r, account: r.account(req.Source, req.Dir), req: req, emit: emit}
 	emit(agent.Queued{})
 	waited := time.Now()
-	ticket, err := t.account.acquire(ctx, r.agent, req.Turn, func(position int) { emit(agent.Queued{Position: position}) })
-	t.queued = time.Since(waited)
+	ticket, err := q.account.acquire(ctx, r.agent, caller, req.Queue, func(position int) { emit(agent.Queued{Position: position}) })
+	q.queued = time.Since(waited)
 	if err != nil {
 		released()
-		return agent.Result{Queued: t.queued}, err
+		return agent.Result{Queued: q.queued}, err
 	}
-	t.holds.Add(1)
+	q.holds.Add(1)
 	go func() {
-		t.holds.Wait()
-		t.account.release(ticket)
+		q.holds.Wait()
+		q.account.release(ticket)
 		released()
 	}()
-	defer t.holds.Done()
-	result, err := t.ask(ctx)
-	result.Queued = t.queued
+	defer q.holds.Done()
+	result, err := q.answer(ctx)
+	result.Queued = q.queued
 	return result, err
 }
 
-// A turn is a request whose turn it is.
-type turn struct {
+// A request is one whose turn it is.
+type request struct {
 	*Runner
 	account *account
 	req     agent.Request
@@ -121,17 +118,17 @@ type turn struct {
 	holds   sync.WaitGroup // the attempt in progress, and processes that still work
 }
 
-// ask asks the agent. It uses the fallback model if the first model is overloaded, or
+// answer asks the agent. It uses the fallback model if the first model is overloaded, or
 // is known to be.
-func (t *turn) ask(ctx context.Context) (agent.Result, error) {
-	model, to := t.req.Model, t.req.Turn.Fallback
+func (q *request) answer(ctx context.Context) (agent.Result, error) {
+	model, to := q.req.Model, q.req.Fallback
 	if to == model {
 		to = ""
 	}
-	if why := t.account.usedUp(model); to != "" && why != "" && t.account.usedUp(to) == "" {
-		return t.fallBack(ctx, agent.Result{}, agent.Fallback{From: cmp.Or(model, "the default model"), To: to, Why: string(why)})
+	if why := q.account.usedUp(model); to != "" && why != "" && q.account.usedUp(to) == "" {
+		return q.fallBack(ctx, agent.Result{}, agent.Fallback{From: cmp.Or(model, "the default model"), To: to, Why: string(why)})
 	}
-	result, err := t.attempt(ctx, model)
+	result, err := q.try(ctx, model)
 	var fault *agent.Error
 	if !errors.As(err, &fault) || !fault.Kind.Overload() {
 		return result, err
@@ -140,7 +137,7 @@ func (t *turn) ask(ctx context.Context) (agent.Result, error) {
 		return result, err
 	}
 	from := cmp.Or(model, result.Model, "the default model")
-	return t.fallBack(ctx, result, agent.Fallback{From: from, To: to, Why: string(fault.Kind)})
+	return q.fallBack(ctx, result, agent.Fallback{From: from, To: to, Why: string(fault.Kind)})
 }
 
 // timeLeft reports whether another attempt is worth its start.
@@ -151,9 +148,9 @@ func timeLeft(ctx context.Context) bool {
 
 // fallBack asks the fallback model. If it has nothing to say, the text of the first
 // attempt remains.
-func (t *turn) fallBack(ctx context.Context, first agent.Result, f agent.Fallback) (agent.Result, error) {
-	t.emit(agent.FellBack{Fallback: f})
-	result, err := t.attempt(ctx, f.To)
+func (q *request) fallBack(ctx context.Context, first agent.Result, f agent.Fallback) (agent.Result, error) {
+	q.emit(agent.FellBack{Fallback: f})
+	result, err := q.try(ctx, f.To)
 	if err != nil && result.Partial() == "" && first.Partial() != "" {
 		result.Answer, result.Narration, result.Model = first.Answer, first.Narration, first.Model
 	} else {
@@ -163,45 +160,45 @@ func (t *turn) fallBack(ctx context.Context, first agent.Result, f agent.Fallbac
 	return result, err
 }
 
-// attempt asks the agent once.
-func (t *turn) attempt(ctx context.Context, model string) (agent.Result, error) {
+// try asks one model.
+func (q *request) try(ctx context.Context, model string) (agent.Result, error) {
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
-	t.holds.Add(1)
-	req := t.req
-	req.Model, req.Released, req.Pace = model, t.holds.Done, t.pace
+	q.holds.Add(1)
+	req := q.req
+	req.Model, req.Released, req.Pace = model, q.holds.Done, q.pace
 	var retrying time.Duration
-	result, err := t.runner.Run(ctx, req, func(ev agent.Event) {
-		t.emit(ev)
+	result, err := q.Attempt(ctx, req, func(ev agent.Event) {
+		q.emit(ev)
 		if r, ok := ev.(agent.Retry); ok && !r.Unsure {
 			retrying += r.Wait
 			if retrying > retryTimeout {
-				giveUp(t.agent.Error(r.Kind, r.Message))
+				giveUp(q.agent.Error(r.Kind, r.Message))
 			}
 		}
 	})
-	t.learn(model, result, err)
+	q.learn(model, result, err)
 	return result, err
 }
 
 // learn remembers what an attempt said about quotas.
-func (t *turn) learn(model string, result agent.Result, err error) {
+func (q *request) learn(model string, result agent.Result, err error) {
 	var fault *agent.Error
 	switch {
 	case err == nil:
-		t.account.answered(model, result.Model)
+		q.account.answered(model, result.Model)
 	case errors.As(err, &fault) && (fault.Kind == agent.QuotaDay || fault.Kind == agent.QuotaMinute):
-		t.account.refused(fault.Kind, t.agent.ResetAfter(fault.Message), model, result.Model)
+		q.account.refused(fault.Kind, q.agent.ResetAfter(fault.Message), model, result.Model)
 	}
 }
 
 // pace waits until a process may be started for the request.
-func (t *turn) pace(ctx context.Context) error {
+func (q *request) pace(ctx context.Context) error {
 	waited := time.Now()
-	err := t.account.starts.wait(ctx, t.req.Turn.StartInterval, t.req.Turn.StartJitter)
-	t.queued += time.Since(waited)
+	err := q.account.starts.wait(ctx, q.req.Queue.StartInterval, q.req.Queue.StartJitter)
+	q.queued += time.Since(waited)
 	if err == nil {
-		t.emit(agent.Starting{})
+		q.emit(agent.Starting{})
 	}
 	return err
 }

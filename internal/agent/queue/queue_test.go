@@ -31,7 +31,7 @@ var row = &agent.Agent{
 // A script is a runner with scripted answers.
 type script func(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error)
 
-func (s script) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
+func (s script) Attempt(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
 	defer req.Released()
 	if err := req.Pace(ctx); err != nil {
 		return agent.Result{}, err
@@ -77,15 +77,25 @@ func (w *workload) run(ctx context.Context, req agent.Request, _ func(agent.Even
 	}
 }
 
-func request(prompt, caller string, limit int) agent.Request {
-	return agent.Request{Prompt: prompt, Turn: agent.Turn{Caller: caller, Limit: limit, Timeout: 30 * time.Second}}
+// A question is a request of a caller.
+type question struct {
+	agent.Request
+	caller string
+}
+
+func (q question) run(ctx context.Context, r *Runner, emit func(agent.Event)) (agent.Result, error) {
+	return r.RunFor(ctx, q.caller, q.Request, emit)
+}
+
+func questionOf(prompt, caller string, limit int) question {
+	return question{agent.Request{Prompt: prompt, Queue: agent.Queue{Limit: limit, Timeout: 30 * time.Second}}, caller}
 }
 
 // ask sends a request and waits until it has its place in the queue.
-func ask(t *testing.T, r *Runner, wg *sync.WaitGroup, req agent.Request, emit func(agent.Event)) {
+func ask(t *testing.T, r *Runner, wg *sync.WaitGroup, q question, emit func(agent.Event)) {
 	wg.Go(func() {
-		if _, err := r.Run(t.Context(), req, emit); err != nil {
-			t.Errorf("%s: %v", req.Prompt, err)
+		if _, err := q.run(t.Context(), r, emit); err != nil {
+			t.Errorf("%s: %v", q.Prompt, err)
 		}
 	})
 	synctest.Wait()
@@ -109,7 +119,7 @@ func TestCallersTakeTurns(t *testing.T) {
 		r := New(row, script(w.run))
 		var wg sync.WaitGroup
 		for _, prompt := range []string{"a0", "a1", "a2", "a3", "a4", "b0", "c0", "b1"} {
-			ask(t, r, &wg, request(prompt, prompt[:1], 1), ignore)
+			ask(t, r, &wg, questionOf(prompt, prompt[:1], 1), ignore)
 		}
 		wg.Wait()
 		if got := strings.Join(w.order, " "); got != "a0 a1 b0 c0 a2 b1 a3 a4" || w.most != 1 {
@@ -128,7 +138,7 @@ func TestPositions(t *testing.T) {
 		var mu sync.Mutex
 		positions := map[string][]int{}
 		for _, name := range []string{"a0", "a1", "a2", "b0", "b1"} {
-			ask(t, r, &wg, request(name, name[:1], 1), func(ev agent.Event) {
+			ask(t, r, &wg, questionOf(name, name[:1], 1), func(ev agent.Event) {
 				mu.Lock()
 				defer mu.Unlock()
 				if q, ok := ev.(agent.Queued); ok {
@@ -161,7 +171,7 @@ func TestLimits(t *testing.T) {
 			r := New(row, script(w.run))
 			var wg sync.WaitGroup
 			for i, limit := range tt.limits {
-				req := request(fmt.Sprint(i), fmt.Sprint(i), limit)
+				req := questionOf(fmt.Sprint(i), fmt.Sprint(i), limit)
 				req.Source.Env = agent.Env{"KEY=" + tt.keys[i%len(tt.keys)]}
 				ask(t, r, &wg, req, ignore)
 			}
@@ -186,9 +196,9 @@ func TestLeavingUsesNoTurn(t *testing.T) {
 		var released atomic.Int32
 		var wg sync.WaitGroup
 		run := func(ctx context.Context, check func(agent.Result, error)) {
-			req := request("x", "a", 1)
+			req := questionOf("x", "a", 1)
 			req.Released = func() { released.Add(1) }
-			wg.Go(func() { check(r.Run(ctx, req, ignore)) })
+			wg.Go(func() { check(req.run(ctx, r, ignore)) })
 			synctest.Wait()
 		}
 		run(first, func(agent.Result, error) {})
@@ -230,7 +240,7 @@ func TestCloseEndsWaiting(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 3 {
 			wg.Go(func() {
-				if _, err := r.Run(t.Context(), request("x", "a", 1), ignore); !errors.Is(err, agent.ErrClosed) {
+				if _, err := questionOf("x", "a", 1).run(t.Context(), r, ignore); !errors.Is(err, agent.ErrClosed) {
 					t.Errorf("got %v", err)
 				}
 			})
@@ -256,8 +266,8 @@ func TestStartsAreSpacedOut(t *testing.T) {
 		}))
 		var wg sync.WaitGroup
 		for i := range 4 {
-			req := request("x", fmt.Sprint(i), 4)
-			req.Turn.StartInterval = 5 * time.Second
+			req := questionOf("x", fmt.Sprint(i), 4)
+			req.Queue.StartInterval = 5 * time.Second
 			ask(t, r, &wg, req, ignore)
 		}
 		wg.Wait()
@@ -307,9 +317,9 @@ func TestUsedUpQuotaIsRemembered(t *testing.T) {
 			r := New(row, script(m.run))
 			ask := func(key, want string) {
 				t.Helper()
-				req := request("x", "a", 3)
-				req.Source.Env, req.Model, req.Turn.Fallback = agent.Env{"KEY=" + key}, "pro", "flash"
-				result, err := r.Run(t.Context(), req, ignore)
+				req := questionOf("x", "a", 3)
+				req.Source.Env, req.Model, req.Fallback = agent.Env{"KEY=" + key}, "pro", "flash"
+				result, err := req.run(t.Context(), r, ignore)
 				if got := m.take(); err != nil || got != want {
 					t.Errorf("%s, %q: asked %q, want %q, %v", tt.kind, tt.message, got, want, err)
 				}
@@ -351,9 +361,9 @@ func TestUsedUpQuotaWithoutFallback(t *testing.T) {
 		for _, tt := range []struct{ fallback, want string }{
 			{"", "pro"}, {"flash", "flash"}, {"flash", "pro flash"}, {"pro", "pro"}, {"lite", "lite"},
 		} {
-			req := request("x", "a", 3)
-			req.Model, req.Turn.Fallback = "pro", tt.fallback
-			r.Run(t.Context(), req, ignore)
+			req := questionOf("x", "a", 3)
+			req.Model, req.Fallback = "pro", tt.fallback
+			req.run(t.Context(), r, ignore)
 			if got := m.take(); got != tt.want {
 				t.Errorf("fallback %q: asked %q, want %q", tt.fallback, got, tt.want)
 			}
@@ -374,9 +384,9 @@ func TestLongRetriesFallBack(t *testing.T) {
 			return agent.Result{Narration: "so far"}, context.Cause(ctx)
 		}))
 		var events []string
-		req := request("x", "a", 1)
-		req.Turn.Fallback = "flash"
-		result, err := r.Run(t.Context(), req, func(ev agent.Event) { events = append(events, fmt.Sprintf("%T", ev)) })
+		req := questionOf("x", "a", 1)
+		req.Fallback = "flash"
+		result, err := req.run(t.Context(), r, func(ev agent.Event) { events = append(events, fmt.Sprintf("%T", ev)) })
 		if err != nil || result.Answer != "ok" || result.Fallback == nil || result.Fallback.From != "the default model" {
 			t.Errorf("%+v, %v", result, err)
 		}

@@ -159,7 +159,7 @@ func (c *Client) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 		var conn *clientConn
 		if conn, err = c.connect(ctx); err == nil {
 			var result agent.Result
-			if result, err = conn.ask(ctx, there, emit); !errors.Is(err, errLost) {
+			if result, err = conn.follow(ctx, there, emit); !errors.Is(err, errLost) {
 				return result, err
 			}
 			c.log.Info("the pool ended during a request: trying again", "error", err)
@@ -288,7 +288,7 @@ func (c *Client) open(ctx context.Context) (*clientConn, error) {
 	}
 	conn := &clientConn{client: c, pool: w.PID, link: l, requests: make(map[int]*request)}
 	start := make(chan struct{})
-	conn.rpc = newConn(c.connected, l, start, conn.handle)
+	conn.rpc = newConn(c.connected, l, start, conn.receive)
 	close(start)
 	c.calls.Go(func() { <-l.ended })
 	return conn, nil

@@ -76,9 +76,9 @@ func (c *clientConn) send(ctx context.Context, req agent.Request) (r *request, i
 	return r, id, sending
 }
 
-// ask asks the pool. If the connection ends before the answer, the error is errLost, and
+// follow sends a request and emits its events. If the connection ends before the answer, the error is errLost, and
 // the request is not released.
-func (c *clientConn) ask(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
+func (c *clientConn) follow(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
 	if ctx.Err() != nil {
 		req.Released()
 		return agent.Result{}, context.Cause(ctx)
@@ -188,8 +188,8 @@ func (c *clientConn) lookup(id int) *request {
 	return c.requests[id]
 }
 
-// handle handles a message of the pool. It must not block.
-func (c *clientConn) handle(ctx context.Context, req *jsonrpc2.Request) {
+// receive handles a message of the pool. It must not block.
+func (c *clientConn) receive(ctx context.Context, req *jsonrpc2.Request) {
 	switch req.Method {
 	case methodEvent:
 		p, err := params[eventParams](req)

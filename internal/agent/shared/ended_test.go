@@ -20,7 +20,7 @@ import (
 // A puppet is an agent's runner that the test plays.
 type puppet func(ctx context.Context, req agent.Request) (agent.Result, error)
 
-func (p puppet) Run(ctx context.Context, req agent.Request, _ func(agent.Event)) (agent.Result, error) {
+func (p puppet) Attempt(ctx context.Context, req agent.Request, _ func(agent.Event)) (agent.Result, error) {
 	return p(ctx, req)
 }
 func (puppet) Check(context.Context, agent.Source) (agent.Program, error) {
@@ -299,13 +299,13 @@ func TestReleasedByAnEndingPool(t *testing.T) {
 		return agent.Result{Answer: "of the second"}, nil
 	})
 	c := clientOf(t, first, second)
-	turn := agent.Turn{Limit: 1}
+	turn := agent.Queue{Limit: 1}
 	var other sync.WaitGroup
-	other.Go(func() { c.Run(t.Context(), agent.Request{Turn: turn}, ignore) })
+	other.Go(func() { c.Run(t.Context(), agent.Request{Queue: turn}, ignore) })
 	<-started
 	released := make(chan struct{})
 	end := sync.OnceFunc(func() { go first.server.stop(true) })
-	r, err := c.Run(t.Context(), agent.Request{Prompt: "waits", Turn: turn, Released: func() { close(released) }}, func(ev agent.Event) {
+	r, err := c.Run(t.Context(), agent.Request{Prompt: "waits", Queue: turn, Released: func() { close(released) }}, func(ev agent.Event) {
 		if q, ok := ev.(agent.Queued); ok && q.Position > 0 {
 			end()
 		}

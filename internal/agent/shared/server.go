@@ -286,7 +286,7 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) {
 		s.mu.Unlock()
 	}
 	start := make(chan struct{})
-	c.rpc = newConn(ctx, l, start, c.handle)
+	c.rpc = newConn(ctx, l, start, c.dispatch)
 	close(start)
 	<-c.rpc.DisconnectNotify()
 	cancel()
@@ -327,8 +327,8 @@ func params[T any](req *jsonrpc2.Request) (p T, err error) {
 	return p, err
 }
 
-// handle handles one message. It must not block, so that messages are handled in order.
-func (c *serverConn) handle(ctx context.Context, req *jsonrpc2.Request) {
+// dispatch handles one message. It must not block, so that messages are handled in order.
+func (c *serverConn) dispatch(ctx context.Context, req *jsonrpc2.Request) {
 	s := c.server
 	method := req.Method
 	if c.runner == nil && method != methodStatus && method != methodStop {
@@ -415,7 +415,7 @@ func (c *serverConn) accept(ctx context.Context, req *jsonrpc2.Request, p runPar
 		s.mu.Lock()
 		delete(c.cancels, p.ID)
 		s.mu.Unlock()
-		c.own(p.Request.Session)
+		c.own(p.Request.Conversation)
 		if errors.Is(err, agent.ErrClosed) {
 			c.rpc.ReplyWithError(ctx, req.ID, &jsonrpc2.Error{Code: codeEnding, Message: errLost.Error()})
 			<-released
@@ -446,7 +446,7 @@ func (c *serverConn) notify(p eventParams) { c.rpc.Notify(c.ctx, methodEvent, p)
 // perform asks the runner. released is called as [agent.Request.Released].
 func (c *serverConn) perform(ctx context.Context, p runParams, released func()) (agent.Result, error) {
 	req := p.Request
-	req.Source, req.Turn.Caller, req.Released = c.source, c.caller, released
+	req.Source, req.Released = c.source, released
 	if req.Change != nil {
 		attempt := 0
 		req.Change.Files = func() agent.Files {
@@ -463,7 +463,7 @@ func (c *serverConn) perform(ctx context.Context, p runParams, released func()) 
 		}
 		w.use(&req)
 	}
-	return c.runner.Run(ctx, req, func(ev agent.Event) {
+	return c.runner.RunFor(ctx, c.caller, req, func(ev agent.Event) {
 		if ev, err := newEventParams(p.ID, ev); err == nil {
 			c.notify(ev)
 		}

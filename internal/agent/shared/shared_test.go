@@ -49,7 +49,7 @@ type script struct {
 	forgotten []string
 }
 
-func (s *script) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
+func (s *script) Attempt(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
 	defer req.Released()
 	return s.run(ctx, req, emit)
 }
@@ -122,7 +122,7 @@ func socket(t *testing.T) string {
 var testHello = Hello{Protocol: Protocol, Agent: "test", Source: &agent.Source{Command: "program"}, PID: 7, Dir: "/w"}
 
 // start starts a pool at a socket.
-func startPool(t *testing.T, path string, r agent.Runner, idle time.Duration) *testPool {
+func startPool(t *testing.T, path string, r queue.Attempter, idle time.Duration) *testPool {
 	t.Helper()
 	l, err := Listen(t.Context(), path)
 	if err != nil {
@@ -215,8 +215,8 @@ func TestNothingIsLostOnTheWay(t *testing.T) {
 	startPool(t, path, s, time.Hour)
 	c := newTestClient(t, path, nil)
 	sent := agent.Request{
-		Prompt: "p", Images: []string{"a.png"}, Model: "m", Dir: "/w", Verbatim: true, Spawn: true, Session: "s", Replay: "r",
-		Turn: agent.Turn{Limit: 3, Timeout: time.Second, StartInterval: 2, StartJitter: 3, Fallback: "m"},
+		Prompt: "p", Images: []string{"a.png"}, Model: "m", Fallback: "m", Dir: "/w", Verbatim: true, Spawn: true, Conversation: "s", Replay: "r",
+		Queue: agent.Queue{Limit: 3, Timeout: time.Second, StartInterval: 2, StartJitter: 3},
 	}
 	var received []agent.Event
 	r, err := run(t, c, t.Context(), sent, func(ev agent.Event) { received = append(received, ev) })
@@ -227,7 +227,7 @@ func TestNothingIsLostOnTheWay(t *testing.T) {
 	if !reflect.DeepEqual(received, sentEvents) {
 		t.Errorf("got %#v", received)
 	}
-	got.Released, got.Pace, got.Turn.Caller, got.Source = nil, nil, "", agent.Source{}
+	got.Released, got.Pace, got.Source = nil, nil, agent.Source{}
 	if !reflect.DeepEqual(got, sent) {
 		t.Errorf("got %+v, want %+v", got, sent)
 	}
@@ -529,7 +529,7 @@ func TestConversationsEndWithTheirBridge(t *testing.T) {
 		c       *Client
 		session string
 	}{{one, "a"}, {one, "b"}, {one, "c"}, {two, "b"}} {
-		if _, err := run(t, use.c, t.Context(), agent.Request{Session: use.session}, ignore); err != nil {
+		if _, err := run(t, use.c, t.Context(), agent.Request{Conversation: use.session}, ignore); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -557,7 +557,7 @@ func TestConversationIsPassedOn(t *testing.T) {
 	ctx := t.Context()
 	use := func(c *Client) {
 		t.Helper()
-		if _, err := run(t, c, ctx, agent.Request{Session: "a"}, ignore); err != nil {
+		if _, err := run(t, c, ctx, agent.Request{Conversation: "a"}, ignore); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -763,10 +763,10 @@ func TestStatus(t *testing.T) {
 	one, two := newTestClient(t, path, nil), newTestClient(t, path, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
-	turn := agent.Turn{Limit: 1, Timeout: time.Hour}
-	wg.Go(func() { one.Run(ctx, agent.Request{Turn: turn}, ignore) })
+	turn := agent.Queue{Limit: 1, Timeout: time.Hour}
+	wg.Go(func() { one.Run(ctx, agent.Request{Queue: turn}, ignore) })
 	until(t, "the first", func() bool { l := p.runner.Loads(); return len(l) == 1 && l[0].Running == 1 })
-	wg.Go(func() { two.Run(ctx, agent.Request{Turn: turn}, ignore) })
+	wg.Go(func() { two.Run(ctx, agent.Request{Queue: turn}, ignore) })
 	until(t, "the second", func() bool { return p.runner.Loads()[0].Waiting == 1 })
 	st, err := AskStatus(t.Context(), path)
 	if err != nil || st.PID != os.Getpid() || len(st.Sessions) != 2 || len(st.Workers) != 1 || !st.Ends.IsZero() ||

@@ -140,8 +140,8 @@ func stressAsk(c *Client, call stressCall) stressAnswer {
 	defer cancel()
 	released := make(chan struct{})
 	r, err := c.Run(ctx, agent.Request{
-		Prompt: call.Prompt, Dir: call.Dir, Session: call.Session, Replay: call.Replay,
-		Turn: agent.Turn{Limit: stressLimit}, Released: func() { close(released) },
+		Prompt: call.Prompt, Dir: call.Dir, Conversation: call.Session, Replay: call.Replay,
+		Queue: agent.Queue{Limit: stressLimit}, Released: func() { close(released) },
 	}, func(agent.Event) {})
 	a := stressAnswer{ID: call.ID, Text: r.Partial()}
 	var fault *agent.Error

@@ -24,8 +24,8 @@ const (
 	quietInterval = time.Second
 )
 
-// A turn is a request that a process works on.
-type turn struct {
+// An attempt is a request that a process works on.
+type attempt struct {
 	files agent.Files   // the files that the tools write to; nil unless in change mode
 	wake  outbox.Signal // set if something has changed
 
@@ -38,40 +38,40 @@ type turn struct {
 	over       bool          // it has an answer
 }
 
-func newTurn(row *agent.Agent, env agent.Env, change bool) *turn {
-	t := &turn{wake: outbox.NewSignal(), news: time.Now()}
-	t.transcript = agent.NewTranscript(row, env, change, func(ev agent.Event) { t.events = append(t.events, ev) })
-	return t
+func newAttempt(row *agent.Agent, env agent.Env, change bool) *attempt {
+	a := &attempt{wake: outbox.NewSignal(), news: time.Now()}
+	a.transcript = agent.NewTranscript(row, env, change, func(ev agent.Event) { a.events = append(a.events, ev) })
+	return a
 }
 
-// change calls f, which may change the turn, and wakes the goroutine that waits
+// change calls f, which may change the attempt, and wakes the goroutine that waits
 // for news.
-func (t *turn) change(f func()) {
-	t.mu.Lock()
+func (a *attempt) change(f func()) {
+	a.mu.Lock()
 	f()
-	t.mu.Unlock()
-	t.wake.Set()
+	a.mu.Unlock()
+	a.wake.Set()
 }
 
 // takeEvents returns the events since the last call.
-func (t *turn) takeEvents() []agent.Event {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	events := t.events
-	t.events = nil
+func (a *attempt) takeEvents() []agent.Event {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	events := a.events
+	a.events = nil
 	return events
 }
 
-func (t *turn) result() agent.Result {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.transcript.Result()
+func (a *attempt) result() agent.Result {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.transcript.Result()
 }
 
-// prompt sends a prompt and waits for the end of the turn. It calls emit in this
+// exchange sends a prompt and waits for the end of the attempt. It calls emit in this
 // goroutine. ended is nil if the prompt was not sent. Otherwise it is closed
 // when the agent no longer works on it.
-func (s *session) prompt(ctx context.Context, req agent.Request, prompt string, idle time.Duration, emit func(agent.Event)) (result agent.Result, ended <-chan struct{}, err error) {
+func (s *session) exchange(ctx context.Context, req agent.Request, prompt string, idle time.Duration, emit func(agent.Event)) (result agent.Result, ended <-chan struct{}, err error) {
 	w := s.w
 	content, err := content(req, w.agent.Warm.Prompt(prompt))
 	if err != nil {
@@ -89,13 +89,13 @@ func (s *session) prompt(ctx context.Context, req agent.Request, prompt string, 
 	if fault := w.fault(); fault != nil {
 		return agent.Result{}, nil, fault
 	}
-	t := newTurn(w.agent, req.Source.Env, w.key.change)
-	t.transcript.SetModel(req.Model)
+	a := newAttempt(w.agent, req.Source.Env, w.key.change)
+	a.transcript.SetModel(req.Model)
 	if w.key.change {
-		t.files = req.Change.Files()
+		a.files = req.Change.Files()
 	}
 	w.mu.Lock()
-	w.turns[s.id] = t
+	w.attempts[s.id] = a
 	w.mu.Unlock()
 	var reply agent.PromptResult
 	answered := make(chan error, 1)
@@ -104,40 +104,40 @@ func (s *session) prompt(ctx context.Context, req agent.Request, prompt string, 
 		defer close(over)
 		var err error
 		reply, err = w.conn.Prompt(s.id, content, sent)
-		w.logFile.read() // for what it says about this turn
+		w.logFile.read() // for what it says about this attempt
 		answered <- err
 		w.mu.Lock()
-		delete(w.turns, s.id)
+		delete(w.attempts, s.id)
 		w.mu.Unlock()
-		t.mu.Lock()
-		t.over = true
-		t.mu.Unlock()
+		a.mu.Lock()
+		a.over = true
+		a.mu.Unlock()
 	}()
 	emit(agent.Started{})
 	look := time.NewTicker(time.Second)
 	defer look.Stop()
 	for {
-		for _, ev := range t.takeEvents() {
+		for _, ev := range a.takeEvents() {
 			emit(ev)
 		}
 		select {
-		case <-t.wake:
+		case <-a.wake:
 		case <-look.C:
 		case err := <-answered:
-			for _, ev := range t.takeEvents() {
+			for _, ev := range a.takeEvents() {
 				emit(ev)
 			}
-			result, err = w.conclude(t, s.model, reply, err)
+			result, err = w.conclude(a, s.model, reply, err)
 			return result, over, err
 		case <-ctx.Done():
 			err = context.Cause(ctx)
 		}
-		if fault := w.turnFault(t, idle); err == nil && fault != nil {
+		if fault := w.failed(a, idle); err == nil && fault != nil {
 			err = fault
 		}
 		if err != nil {
 			w.conn.Cancel(s.id, sent)
-			return t.result(), over, err
+			return a.result(), over, err
 		}
 	}
 }
@@ -174,41 +174,41 @@ func (w *process) fault() *agent.Error {
 	return nil
 }
 
-// turnFault returns an error if the turn must end.
-func (w *process) turnFault(t *turn, idle time.Duration) *agent.Error {
+// turnFault returns an error if the attempt must end.
+func (w *process) failed(a *attempt, idle time.Duration) *agent.Error {
 	if fault := w.fault(); fault != nil {
 		return fault
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if strayed := t.transcript.Strayed(); strayed != "" {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if strayed := a.transcript.Strayed(); strayed != "" {
 		return w.agent.Error(agent.Strayed, strayed)
 	}
-	if t.looping {
+	if a.looping {
 		return w.agent.Error(agent.SearchQuota, "")
 	}
-	if longest, _ := t.transcript.Searching(time.Now()); longest > searchTimeout {
+	if longest, _ := a.transcript.Searching(time.Now()); longest > searchTimeout {
 		return w.agent.Error(agent.Stalled, fmt.Sprintf("a web search had no answer for %s", searchTimeout))
 	}
-	if time.Since(t.news) > idle {
+	if time.Since(a.news) > idle {
 		return w.agent.Error(agent.Stalled, fmt.Sprintf("no output for %s", idle))
 	}
 	return nil
 }
 
-// conclude returns the result of a finished turn. selected is the selected model.
-func (w *process) conclude(t *turn, selected string, reply agent.PromptResult, err error) (agent.Result, error) {
+// conclude returns the result of a finished attempt. selected is the selected model.
+func (w *process) conclude(a *attempt, selected string, reply agent.PromptResult, err error) (agent.Result, error) {
 	if fault := w.fault(); fault != nil {
-		return t.result(), fault
+		return a.result(), fault
 	}
 	model, tokens := w.agent.Warm.Usage(reply.Raw)
-	t.mu.Lock()
+	a.mu.Lock()
 	if model == "" && tokens.Total > 0 {
 		model = selected
 	}
-	t.transcript.SetUsage(model, tokens)
-	result, strayed := t.transcript.Result(), t.transcript.Strayed()
-	t.mu.Unlock()
+	a.transcript.SetUsage(model, tokens)
+	result, strayed := a.transcript.Result(), a.transcript.Strayed()
+	a.mu.Unlock()
 	kind, message := agent.Kind(""), ""
 	switch {
 	case err != nil:
@@ -220,7 +220,7 @@ func (w *process) conclude(t *turn, selected string, reply agent.PromptResult, e
 	case reply.StopReason == agent.StoppedRefusal:
 		kind = agent.Blocked
 	case reply.StopReason == agent.StoppedCancelled:
-		kind, message = agent.Failed, "it cancelled the request by itself"
+		kind, message = agent.Failed, "it cancelled the request itself"
 	case result.Answer == "" && result.Narration != "":
 		kind, message = agent.Empty, "it ended after a tool use"
 	case result.Answer == "":
@@ -246,111 +246,111 @@ func (w *process) failure(ctx context.Context, err error) error {
 	return w.agent.Error(agent.Crashed, w.cause())
 }
 
-// turn returns the turn of a session, or nil.
-func (w *process) turn(session string) *turn {
+// attempt returns the attempt of a session, or nil.
+func (w *process) attempt(session string) *attempt {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.turns[session]
+	return w.attempts[session]
 }
 
 // Update implements [agent.Client].
 func (w *process) Update(u agent.Update) {
-	t := w.turn(u.Session)
-	if t == nil {
+	a := w.attempt(u.Session)
+	if a == nil {
 		return
 	}
-	t.change(func() {
-		t.news = time.Now()
+	a.change(func() {
+		a.news = time.Now()
 		switch u.Kind {
 		case agent.MessageChunk:
 			if u.Text != "" && !w.agent.Warm.Notice(u.Text) {
-				t.transcript.Text(u.Text, t.news)
+				a.transcript.Text(u.Text, a.news)
 			}
 		case agent.RetryAnnounced:
 			retry := *u.Retry
 			retry.Message = w.agent.Tidy(w.source.Env, retry.Message)
-			t.transcript.Emit(retry)
+			a.transcript.Emit(retry)
 		case agent.ToolCall, agent.ToolCallUpdate:
-			w.updateTool(t.transcript, u)
-			if w.key.change && t.transcript.Writes() > t.written {
-				t.transcript.Stray(w.agent.WriteTools[0] + ", to the disk")
+			w.updateTool(a.transcript, u)
+			if w.key.change && a.transcript.Writes() > a.written {
+				a.transcript.Stray(w.agent.WriteTools[0] + ", to the disk")
 			}
 		}
 	})
 }
 
 // updateTool records the state of a tool use. A rejected one may have no start.
-func (w *process) updateTool(t *agent.Transcript, u agent.Update) {
-	if !t.ToolRunning(u.ToolCall) {
+func (w *process) updateTool(a *agent.Transcript, u agent.Update) {
+	if !a.ToolRunning(u.ToolCall) {
 		name, summary := w.agent.Warm.Tool(u.ToolCall, u.Title)
-		t.ToolStarted(u.ToolCall, name, summary)
+		a.ToolStarted(u.ToolCall, name, summary)
 	}
 	switch u.Status {
 	case agent.ToolCompleted:
-		t.ToolEnded(u.ToolCall, true, "")
+		a.ToolEnded(u.ToolCall, true, "")
 	case agent.ToolFailed:
-		t.ToolEnded(u.ToolCall, false, u.Text)
+		a.ToolEnded(u.ToolCall, false, u.Text)
 	}
 }
 
-var errNoTurn = errors.New("no prompt is running in this session")
+var errNoAttempt = errors.New("no prompt is running in this session")
 
 // ReadFile implements [agent.Client].
 func (w *process) ReadFile(session, path string) (string, error) {
-	t := w.turn(session)
-	if t == nil {
-		return "", errNoTurn
+	a := w.attempt(session)
+	if a == nil {
+		return "", errNoAttempt
 	}
-	return t.files.Read(path)
+	return a.files.Read(path)
 }
 
 // WriteFile implements [agent.Client].
 func (w *process) WriteFile(session, path, text string) error {
-	t := w.turn(session)
-	if t == nil {
-		return errNoTurn
+	a := w.attempt(session)
+	if a == nil {
+		return errNoAttempt
 	}
-	t.change(func() { t.written++ })
-	return t.files.Write(path, text)
+	a.change(func() { a.written++ })
+	return a.files.Write(path, text)
 }
 
-// endSearch ends the turn with the oldest running web search.
-func endSearch(turns []*turn) {
-	var oldest *turn
+// endSearch ends the attempt with the oldest running web search.
+func endSearch(attempts []*attempt) {
+	var oldest *attempt
 	var most time.Duration
-	for _, t := range turns {
-		t.mu.Lock()
-		if longest, running := t.transcript.Searching(time.Now()); running && longest >= most {
-			oldest, most = t, longest
+	for _, a := range attempts {
+		a.mu.Lock()
+		if longest, running := a.transcript.Searching(time.Now()); running && longest >= most {
+			oldest, most = a, longest
 		}
-		t.mu.Unlock()
+		a.mu.Unlock()
 	}
 	if oldest != nil {
 		oldest.change(func() { oldest.looping = true })
 	}
 }
 
-// announce reports a retry to the turn that it belongs to. The agent does not
-// say which one that is. If there are several turns, it may be any without news
+// announce reports a retry to the attempt that it belongs to. The agent does not
+// say which one that is. If there are several attempts, it may be any without news
 // for a while.
-func announce(r agent.Retry, turns []*turn) {
+func announce(r agent.Retry, attempts []*attempt) {
 	now := time.Now()
-	if len(turns) == 1 {
-		turns[0].change(func() { turns[0].transcript.Emit(r) })
+	if len(attempts) == 1 {
+		attempts[0].change(func() { attempts[0].transcript.Emit(r) })
 		return
 	}
 	time.AfterFunc(quietInterval, func() {
-		var silent []*turn
-		for _, t := range turns {
-			t.mu.Lock()
-			if t.news.Before(now) && !t.over {
-				silent = append(silent, t)
+		var silent []*attempt
+		for _, a := range attempts {
+			a.mu.Lock()
+			if a.news.Before(now) && !a.over {
+				silent = append(silent, a)
 			}
-			t.mu.Unlock()
+			a.mu.Unlock()
 		}
 		r.Unsure = len(silent) > 1
-		for _, t := range silent {
-			t.change(func() { t.transcript.Emit(r) })
+		for _, a := range silent {
+			a.change(func() { a.transcript.Emit(r) })
 		}
 	})
 }
