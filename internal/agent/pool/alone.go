@@ -23,7 +23,7 @@ func (p *Pool) runAlone(ctx context.Context, req agent.Request, emit func(agent.
 		released()
 		return agent.Result{}, err
 	}
-	w := newProcess(p.agent, req.Source, program, key{source: p.agent.SourceKey(req.Source), dir: req.Dir}, p.wall, p.log)
+	w := p.newProcess(req.Source, program, key{source: p.agent.SourceKey(req.Source), dir: req.Dir})
 	if err := w.start(ctx, p.temp, p.limits.StartTimeout); err != nil {
 		released()
 		return result, p.startFailure(ctx, req.Source, err)

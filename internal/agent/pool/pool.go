@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -67,6 +68,7 @@ type Pool struct {
 	idle     time.Duration // how long a request may go without news
 	alone    bool          // each request gets its own process
 	wall     agent.Wall
+	spawn    func(*exec.Cmd) (spawned, error)
 	log      *slog.Logger
 	ctx      context.Context // ends with Close
 	cancel   context.CancelCauseFunc
@@ -130,7 +132,7 @@ func New(row *agent.Agent, opts agent.Options, fallback Fallback, temp *agent.Te
 	limits.WaitTimeout = cmp.Or(limits.WaitTimeout, 5*time.Second)
 	p := &Pool{
 		agent: row, fallback: fallback, temp: temp, limits: limits, idle: cmp.Or(opts.IdleTimeout, 5*time.Minute), alone: opts.Kind == agent.Spawned,
-		wall: opts.Wall, log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)),
+		wall: opts.Wall, spawn: spawn, log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)),
 		current: make(map[key]*process), starting: make(map[key]*process), all: make(map[*process]bool),
 		failed: make(map[string]failures), named: make(map[conversation]*session),
 	}
@@ -526,6 +528,12 @@ func (p *Pool) process(ctx context.Context, from agent.Source, program agent.Pro
 	return w, nil
 }
 
+func (p *Pool) newProcess(from agent.Source, program agent.Program, k key) *process {
+	w := newProcess(p.agent, from, program, k, p.wall, p.log)
+	w.spawn = p.spawn
+	return w
+}
+
 // slotLocked returns a slot of a key whose process is free or, if there is none, the first
 // slot without a process that a request uses or waits for. If all are busy, it returns one
 // that starts no process: its number is too large.
@@ -549,7 +557,7 @@ func (p *Pool) startLocked(from agent.Source, program agent.Program, k key, inpu
 	if w := p.starting[k]; w != nil {
 		return w, nil
 	}
-	w := newProcess(p.agent, from, program, k, p.wall, p.log)
+	w := p.newProcess(from, program, k)
 	w.inputs, w.origin = inputs, program.Path+"\x00"+k.source+"\x00"+inputs
 	switch {
 	case p.closed:

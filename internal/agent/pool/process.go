@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
+	"os/exec"
 	"slices"
 	"sync"
 	"time"
@@ -38,15 +40,16 @@ type process struct {
 	inputs  string // the state of the files that it has read
 	origin  string // the program, the source and the inputs; failures are counted per origin
 	wall    agent.Wall
+	spawn   func(*exec.Cmd) (spawned, error)
 	log     *slog.Logger
 	began   time.Time
 
 	// start sets these before ready is closed.
 	temp     string   // its own directory
 	unlinked []string // credentials that the process cannot read
-	child    *proc.Child
+	child    child
 	conn     agent.Conn
-	stderr   *os.File
+	stderr   io.ReadCloser
 	logFile  *logFile
 	timeout  time.Duration // for requests that need no model
 	err      error         // why it did not start
@@ -77,6 +80,28 @@ type process struct {
 	unenforced bool // it ignores its policy
 }
 
+// A child is a [proc.Child], or a test's.
+type child interface {
+	PID() int
+	Done() <-chan struct{}
+	Stop(grace time.Duration)
+}
+
+// A spawned is a child with its streams.
+type spawned struct {
+	child
+	stdin          io.WriteCloser
+	stdout, stderr io.ReadCloser
+}
+
+func spawn(cmd *exec.Cmd) (spawned, error) {
+	c, err := proc.StartPiped(cmd, proc.Stdin|proc.Stdout|proc.Stderr)
+	if err != nil {
+		return spawned{}, err
+	}
+	return spawned{c.Child, c.Stdin, c.Stdout, c.Stderr}, nil
+}
+
 // A session is a conversation with an agent, in one process.
 type session struct {
 	w  *process
@@ -94,7 +119,7 @@ type preparedSession struct {
 
 func newProcess(row *agent.Agent, from agent.Source, program agent.Program, k key, wall agent.Wall, log *slog.Logger) *process {
 	w := &process{
-		agent: row, source: from, program: program, key: k, wall: wall, log: log, began: time.Now(), used: time.Now(), attempts: make(map[string]*attempt),
+		agent: row, source: from, program: program, key: k, wall: wall, spawn: spawn, log: log, began: time.Now(), used: time.Now(), attempts: make(map[string]*attempt),
 		ready: make(chan struct{}), stopping: make(chan struct{}), killing: make(chan struct{}), done: make(chan struct{}),
 		making: make(chan struct{}, 1),
 	}
@@ -151,17 +176,17 @@ func (w *process) launch(temp *agent.TempDir) (err error) {
 			return err
 		}
 	}
-	child, err := proc.StartPiped(cmd, proc.Stdin|proc.Stdout|proc.Stderr)
+	started, err := w.spawn(cmd)
 	if err != nil {
 		w.logFile.close()
 		return err
 	}
-	w.child, w.stderr = child.Child, child.Stderr
+	w.child, w.stderr = started.child, started.stderr
 	w.readers.Go(w.readStderr)
 	if w.logFile != nil {
 		w.readers.Go(func() { w.logFile.follow(w.child.Done()) })
 	}
-	w.conn = w.agent.Warm.Connect(child.Stdout, child.Stdin, w.key.change, w)
+	w.conn = w.agent.Warm.Connect(started.stdout, started.stdin, w.key.change, w)
 	return nil
 }
 
