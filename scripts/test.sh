@@ -1,8 +1,8 @@
 #!/bin/sh
 # Installs what the tests need, then runs all checks and all tests. With the argument
 # nightly, nothing is shortened: the end-to-end tests run with the race detector too, those of
-# doctor ask the real agents about every cause instead of five, and the stress tests make all
-# their calls. The agents are the newest ones.
+# doctor ask the real agents about every cause instead of five, the stress tests make all
+# their calls, and the pool is under load for half an hour. The agents are the newest ones.
 set -eu
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/newest.sh
@@ -12,7 +12,7 @@ if [ "${1:-}" = nightly ]; then . ./scripts/newest.sh; fi
 export POLLUX_E2E=require GORACE=atexit_sleep_ms=10
 status=0
 race='' short=-short limit=65m parallel='-parallel 4'
-if [ "${1:-}" = nightly ]; then race=-race short='' limit=3h parallel=''; fi
+if [ "${1:-}" = nightly ]; then race=-race short='' limit=3h parallel=''; export POLLUX_SOAK=30m; fi
 # check.sh has run vet.
 # A package that hangs is ended early enough to print where.
 # The unit tests wait more than they compute, so two packages run at a time.
