@@ -240,14 +240,10 @@ func (r *Runner) fileKey(from agent.Source) string {
 
 // Attempt answers a request with a process of its own. See [agent.Runner].
 func (r *Runner) Attempt(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
-	released := req.Released
-	if released == nil {
-		released = func() {}
-	}
 	r.mu.Lock()
 	if r.closed {
 		r.mu.Unlock()
-		released()
+		req.Released()
 		return agent.Result{}, agent.ErrClosed
 	}
 	r.runs.Add(1)
@@ -257,13 +253,11 @@ func (r *Runner) Attempt(ctx context.Context, req agent.Request, emit func(agent
 		go func() {
 			defer r.runs.Done()
 			run.end()
-			released()
+			req.Released()
 		}()
 	}()
-	if req.Pace != nil {
-		if err := req.Pace(ctx); err != nil {
-			return agent.Result{}, err
-		}
+	if err := req.Pace(ctx); err != nil {
+		return agent.Result{}, err
 	}
 	if err := run.start(ctx); err != nil {
 		return agent.Result{}, err

@@ -31,6 +31,10 @@ func TestMain(m *testing.M) {
 type once struct{ *Runner }
 
 func (o once) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
+	if req.Released == nil {
+		req.Released = func() {}
+	}
+	req.Pace = func(context.Context) error { return nil }
 	return o.Attempt(ctx, req, emit)
 }
 

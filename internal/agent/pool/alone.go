@@ -8,28 +8,31 @@ import (
 	"pollux/internal/agent"
 )
 
-// runAlone answers a request with a process that ends after it. It calls released when
-// the process has ended. The caller must be one of p.tasks.
-func (p *Pool) runAlone(ctx context.Context, req agent.Request, emit func(agent.Event), released func()) (result agent.Result, err error) {
+// runAlone answers a request with a process that ends after it. The caller must be one of
+// p.tasks.
+func (p *Pool) runAlone(ctx context.Context, req agent.Request, emit func(agent.Event)) (result agent.Result, err error) {
+	if p.agent.OneShot.Command != nil {
+		return p.fallback.Attempt(ctx, req, emit)
+	}
 	result.Runner = agent.Spawned
 	program, err := p.Check(ctx, req.Source)
 	if err == nil {
 		err = p.fits(req)
 	}
-	if err == nil && req.Pace != nil {
+	if err == nil {
 		err = req.Pace(ctx)
 	}
 	if err != nil {
-		released()
+		req.Released()
 		return agent.Result{}, err
 	}
 	w := p.newProcess(req.Source, program, key{source: p.agent.SourceKey(req.Source), dir: req.Dir})
 	if err := w.start(ctx, p.temp, p.limits.StartTimeout); err != nil {
-		released()
+		req.Released()
 		return result, p.startFailure(ctx, req.Source, err)
 	}
 	defer p.tasks.Go(func() {
-		defer released()
+		defer req.Released()
 		w.stop()
 		w.cleanUp()
 	})

@@ -243,29 +243,17 @@ func (p *Pool) Attempt(ctx context.Context, req agent.Request, emit func(agent.E
 	if p.agent.Warm.CanChange == nil {
 		req.Change = nil
 	}
-	if (req.Spawn || p.alone) && p.agent.OneShot.Command != nil {
-		return p.fallback.Attempt(ctx, req, emit)
-	}
-	released := req.Released
-	if released == nil {
-		released = func() {}
-	}
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
-		released()
+		req.Released()
 		return agent.Result{}, agent.ErrClosed
 	}
 	p.tasks.Add(1)
 	p.mu.Unlock()
 	defer p.tasks.Done()
-
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(p.ctx, func() { cancel(agent.ErrClosed) })()
-
 	if req.Spawn || p.alone {
-		return p.runAlone(ctx, req, emit, released)
+		return p.runAlone(ctx, req, emit)
 	}
 	emitted := false // anything except the start
 	watch := func(ev agent.Event) {
@@ -283,10 +271,7 @@ func (p *Pool) Attempt(ctx context.Context, req agent.Request, emit func(agent.E
 		if errors.Is(err, errCold) {
 			p.log.Info("no warm process: starting the agent for this request", "agent", p.agent.DisplayName,
 				"why", p.agent.Tidy(req.Source.Env, err.Error()))
-			if p.agent.OneShot.Command != nil {
-				return p.fallback.Attempt(ctx, req, emit)
-			}
-			return p.runAlone(ctx, req, emit, released)
+			return p.runAlone(ctx, req, emit)
 		}
 		var fault *agent.Error
 		crashed := errors.As(err, &fault) && fault.Kind == agent.Crashed && ctx.Err() == nil
@@ -298,7 +283,7 @@ func (p *Pool) Attempt(ctx context.Context, req agent.Request, emit func(agent.E
 			if settled != nil {
 				<-settled
 			}
-			released()
+			req.Released()
 		})
 		if settled != nil {
 			result.Runner, result.Changed = agent.Warmed, req.Change != nil
@@ -534,7 +519,7 @@ func (p *Pool) newProcess(from agent.Source, program agent.Program, k key) *proc
 	return w
 }
 
-// slotLocked returns a slot of a key whose process is free or, if there is none, the first
+// slotLocked returns a slot of a key whose process is free. Without one, it returns the first
 // slot without a process that a request uses or waits for. If all are busy, it returns one
 // that starts no process: its number is too large.
 func (p *Pool) slotLocked(k key) int {

@@ -56,9 +56,9 @@ type process struct {
 
 	ready    chan struct{} // closed when it has started, or failed to
 	stopping chan struct{} // closed when it must end
-	killing  chan struct{} // closed when it must end at once
+	killing  chan struct{} // closed when it must end immediately
 	done     chan struct{} // closed when it has ended and its files are removed
-	making   chan struct{} // holds a token unless a session is being made: several at once take seconds
+	making   chan struct{} // holds a token unless a session is being made: several at the same time take seconds
 	readers  sync.WaitGroup
 
 	// Pool.mu guards these.
@@ -203,7 +203,7 @@ func (w *process) alive() bool {
 }
 
 // stopLocked asks the supervisor to end the process. killLocked asks it to end
-// the process at once.
+// the process immediately.
 func (w *process) stopLocked() {
 	if !w.stopped {
 		w.stopped = true

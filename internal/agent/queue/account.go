@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"pollux/internal/agent"
+	"pollux/internal/outbox"
 )
 
 const (
@@ -43,8 +44,8 @@ type caller struct {
 type ticket struct {
 	limit   int
 	since   time.Time
-	granted chan struct{} // closed when it may run
-	moved   chan struct{} // holds a token when the position may have changed
+	granted bool          // it may run; guarded by account.mu
+	news    outbox.Signal // set when it may run, or its position may have changed
 }
 
 type quota struct {
@@ -62,9 +63,7 @@ func (a *account) acquire(ctx context.Context, row *agent.Agent, name string, qu
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	t := &ticket{
-		limit: queue.Limit, since: time.Now(), granted: make(chan struct{}), moved: make(chan struct{}, 1),
-	}
+	t := &ticket{limit: queue.Limit, since: time.Now(), news: outbox.NewSignal()}
 	a.mu.Lock()
 	a.addLocked(name, t)
 	a.grantLocked()
@@ -73,22 +72,18 @@ func (a *account) acquire(ctx context.Context, row *agent.Agent, name string, qu
 	if queue.Timeout > 0 {
 		limit = time.After(queue.Timeout)
 	}
-	reported := 0
-	for {
-		select { // a granted ticket comes first
-		case <-t.granted:
+	for reported := 0; ; {
+		n, granted := a.position(t)
+		if granted {
 			return t, nil
-		default:
 		}
-		if n := a.position(t); n != reported && n > 0 {
+		if n != reported {
 			reported = n
 			report(n)
 		}
 		var err error
 		select {
-		case <-t.granted:
-			return t, nil
-		case <-t.moved:
+		case <-t.news:
 			continue
 		case <-ctx.Done():
 			err = context.Cause(ctx)
@@ -97,9 +92,7 @@ func (a *account) acquire(ctx context.Context, row *agent.Agent, name string, qu
 			err = fmt.Errorf("no free slot within %s: %d calls are running and %d waiting; try again later, or "+
 				"raise %sMAX_CONCURRENT (now %d)", queue.Timeout, l.Running, l.Waiting-1, row.VarPrefix, l.Limit)
 		}
-		if !a.leave(t) { // it was granted in the meantime
-			a.release(t)
-		}
+		a.release(t) // it may have been granted in the meantime
 		return nil, err
 	}
 }
@@ -115,7 +108,7 @@ func (a *account) addLocked(name string, t *ticket) {
 	a.waiting = append(a.waiting, &caller{name, []*ticket{t}})
 }
 
-// limitLocked returns how many requests may run at once, or 0 for any number: the lowest
+// limitLocked returns how many requests may run at the same time, or 0 for any number: the lowest
 // limit of those that run or wait.
 func (a *account) limitLocked() int {
 	limit := 0
@@ -147,50 +140,33 @@ func (a *account) grantLocked() {
 			a.waiting = append(a.waiting, c)
 		}
 		a.running = append(a.running, t)
-		close(t.granted)
+		t.granted = true
+		t.news.Set()
 	}
 	for _, c := range a.waiting {
 		for _, t := range c.tickets {
-			select {
-			case t.moved <- struct{}{}:
-			default:
-			}
+			t.news.Set()
 		}
 	}
 }
 
-// leave takes a request out of the queue. It reports false if the request no longer
-// waits.
-func (a *account) leave(t *ticket) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for i, c := range a.waiting {
-		j := slices.Index(c.tickets, t)
-		if j < 0 {
-			continue
-		}
-		c.tickets = slices.Delete(c.tickets, j, j+1)
-		if len(c.tickets) == 0 {
-			a.waiting = slices.Delete(a.waiting, i, i+1)
-		}
-		a.grantLocked() // its limit no longer counts
-		return true
-	}
-	return false
-}
-
-// release ends a request's turn.
+// release takes a request out, whether it runs or waits.
 func (a *account) release(t *ticket) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.running = slices.DeleteFunc(a.running, func(other *ticket) bool { return other == t })
+	is := func(other *ticket) bool { return other == t }
+	a.running = slices.DeleteFunc(a.running, is)
+	a.waiting = slices.DeleteFunc(a.waiting, func(c *caller) bool {
+		c.tickets = slices.DeleteFunc(c.tickets, is)
+		return len(c.tickets) == 0
+	})
 	a.grantLocked()
 }
 
-// position returns how many turns it takes until a request has its own, or 0 if it does
-// not wait. Callers take turns: a request waits for the requests that its caller asked
+// position returns whether a request may run and, if not, how many turns it takes until it
+// has its own. Callers take turns: a request waits for the requests that its caller asked
 // before it, and for as many of each other caller.
-func (a *account) position(t *ticket) int {
+func (a *account) position(t *ticket) (n int, granted bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i, c := range a.waiting {
@@ -198,7 +174,7 @@ func (a *account) position(t *ticket) int {
 		if round < 0 {
 			continue
 		}
-		n := round + 1
+		n = round + 1
 		for j, other := range a.waiting {
 			switch {
 			case j < i:
@@ -207,9 +183,8 @@ func (a *account) position(t *ticket) int {
 				n += min(len(other.tickets), round)
 			}
 		}
-		return n
 	}
-	return 0
+	return n, t.granted
 }
 
 // usedUp returns the quota of a model that is used up, or "".
@@ -273,7 +248,7 @@ func sortLoads(loads []Load) {
 
 // A pacer spaces out the starts of processes.
 type pacer struct {
-	turn chan struct{} // holds a token while nobody waits to start
+	turn chan struct{} // holds a token unless a request waits to start
 	last time.Time     // the last start; guarded by turn
 }
 

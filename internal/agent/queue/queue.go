@@ -27,7 +27,8 @@ const (
 // An Attempter asks an agent once, without waiting for others.
 type Attempter interface {
 	agent.Processes
-	// Attempt asks a request's model once. See [agent.Runner] for the rest.
+	// Attempt asks a request's model once. Released and Pace of the request are set. See
+	// [agent.Runner] for the rest.
 	Attempt(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error)
 }
 

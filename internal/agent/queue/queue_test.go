@@ -184,7 +184,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// A request that leaves the queue without a turn, for whatever reason, does not use one.
+// A request that leaves the queue without a turn, does not use one.
 func TestLeavingUsesNoTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New(row, script(func(ctx context.Context, _ agent.Request, _ func(agent.Event)) (agent.Result, error) {

@@ -87,7 +87,7 @@ type Client struct {
 	end        context.CancelCauseFunc
 	connected  context.Context // of the connections: ends after the last request
 	disconnect func()
-	connecting chan struct{}  // holds a token while nobody connects
+	connecting chan struct{}  // holds a token unless a goroutine connects
 	asking     sync.WaitGroup // methods that Close waits for
 	calls      sync.WaitGroup // goroutines of the connections
 
@@ -383,7 +383,7 @@ func (c *Client) Ahead(from agent.Source, dir string) {
 // Forget implements [agent.Runner].
 func (c *Client) Forget(id string) {
 	if conn := c.current(); conn != nil {
-		conn.rpc.Notify(c.ctx, methodForget, conversation{ID: id})
+		conn.rpc.Notify(c.ctx, methodForget, record{ID: id})
 	}
 	if local := c.localRunner(); local != nil {
 		local.Forget(id)
@@ -393,15 +393,15 @@ func (c *Client) Forget(id string) {
 // Keep stores a conversation of n exchanges, so that another bridge can continue it.
 func (c *Client) Keep(id string, n int, data []byte) {
 	if conn := c.current(); conn != nil {
-		conn.rpc.Notify(c.ctx, methodKeep, conversation{id, n, data})
+		conn.rpc.Notify(c.ctx, methodKeep, record{id, n, data})
 	}
 }
 
 // Kept returns a conversation that has more than n exchanges at the pool, or nil. It fails
 // if the pool cannot be asked.
 func (c *Client) Kept(ctx context.Context, id string, n int) ([]byte, error) {
-	var known conversation
-	if err := c.call(ctx, stateTimeout, methodKept, conversation{ID: id, N: n}, &known); err != nil {
+	var known record
+	if err := c.call(ctx, stateTimeout, methodKept, record{ID: id, N: n}, &known); err != nil {
 		return nil, fmt.Errorf("cannot ask the pool: %w", err)
 	}
 	return known.Data, nil

@@ -2,8 +2,8 @@
 //
 // A pool is a process that owns the runner: a [Server] on a socket in the user's
 // private directory. Each bridge has a [Client], an [agent.Runner] that reaches the
-// server over one connection. The first client that needs a pool starts it. It ends by
-// itself when nobody has asked it anything for a while.
+// server over one connection. The first client that needs a pool starts it. It ends
+// when no request has come for a while.
 //
 // A connection begins with a [Hello] from the bridge and a [Welcome] from the pool, one
 // line each. After that, both sides exchange JSON-RPC messages, one per line. The pool

@@ -53,15 +53,15 @@ type Server struct {
 	end      func() // ends Serve, and all requests with agent.ErrClosed
 	unlisten func() // closes the listener and removes its socket
 
-	opening  sync.Mutex // held while a runner is opened, and before mu
-	mu       sync.Mutex // guards the fields below
-	agents   map[string]asked
-	conns    map[*serverConn]bool
-	callers  int       // so far
-	requests int       // those that a process may still work on
-	used     time.Time // the last request
-	stopping bool      // no new request may start
-	talks    map[string]talk
+	opening       sync.Mutex // held while a runner is opened, and before mu
+	mu            sync.Mutex // guards the fields below
+	agents        map[string]asked
+	conns         map[*serverConn]bool
+	callers       int       // so far
+	requests      int       // those that a process may still work on
+	used          time.Time // the last request
+	stopping      bool      // no new request may start
+	conversations map[string]conversation
 }
 
 // An asked is the runner of an agent, with the source for connections that name none.
@@ -70,10 +70,10 @@ type asked struct {
 	source agent.Source
 }
 
-// A talk is what the pool knows of a conversation.
-type talk struct {
-	owner *serverConn  // the bridge that asked last
-	kept  conversation // what another bridge can continue; may be empty
+// A conversation is one that a process continues.
+type conversation struct {
+	owner *serverConn // the bridge that asked last
+	kept  record      // what another bridge can continue; may be empty
 }
 
 // Serve serves the connections of a listener until no request has come for IdleTimeout,
@@ -105,7 +105,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 
 func (s *Server) init(end, unlisten func()) {
 	s.end, s.unlisten = end, sync.OnceFunc(unlisten)
-	s.agents, s.conns, s.talks = make(map[string]asked), make(map[*serverConn]bool), make(map[string]talk)
+	s.agents, s.conns, s.conversations = make(map[string]asked), make(map[*serverConn]bool), make(map[string]conversation)
 	s.started, s.used = time.Now(), time.Now()
 }
 
@@ -235,7 +235,7 @@ func (s *Server) status() Status {
 	}
 	for c := range s.conns {
 		session := Session{Caller: c.caller, PID: c.hello.PID, Dir: c.hello.Dir, Since: c.since, Requests: len(c.cancels)}
-		for _, t := range s.talks {
+		for _, t := range s.conversations {
 			if t.owner == c {
 				session.Conversations++
 			}
@@ -292,7 +292,7 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) {
 	cancel()
 	<-l.ended
 	c.work.Wait()
-	s.drop(func(_ string, t talk) bool { return t.owner == c })
+	s.drop(func(_ string, t conversation) bool { return t.owner == c })
 	s.mu.Lock()
 	delete(s.conns, c)
 	s.mu.Unlock()
@@ -366,13 +366,13 @@ func (c *serverConn) dispatch(ctx context.Context, req *jsonrpc2.Request) {
 			cancel()
 		}
 	case methodForget:
-		p, _ := params[conversation](req)
-		s.drop(func(id string, t talk) bool { return id == p.ID && t.owner == c })
+		p, _ := params[record](req)
+		s.drop(func(id string, t conversation) bool { return id == p.ID && t.owner == c })
 	case methodKeep:
-		p, _ := params[conversation](req)
+		p, _ := params[record](req)
 		c.keep(p)
 	case methodKept:
-		p, _ := params[conversation](req)
+		p, _ := params[record](req)
 		answer(func() any { return s.keptBeyond(p) })
 	case methodAhead:
 		p, _ := params[aheadParams](req)
@@ -427,7 +427,7 @@ func (c *serverConn) accept(ctx context.Context, req *jsonrpc2.Request, p runPar
 	})
 }
 
-// signLife tells the bridge that the pool works, until ctx ends.
+// signLife sends signs of life to the bridge, until ctx ends.
 func (c *serverConn) signLife(ctx context.Context) {
 	tick := time.NewTicker(aliveInterval)
 	defer tick.Stop()
@@ -494,11 +494,11 @@ func (c *serverConn) own(id string) {
 	}
 	s := c.server
 	s.mu.Lock()
-	t := s.talks[id]
+	t := s.conversations[id]
 	t.owner = c
-	s.talks[id] = t
+	s.conversations[id] = t
 	s.mu.Unlock()
-	// What another agent knows of the conversation is old now.
+	// Other agents have an older state of the conversation.
 	for _, r := range s.runners() {
 		if r != c.runner {
 			r.Forget(id)
@@ -507,11 +507,11 @@ func (c *serverConn) own(id string) {
 }
 
 // drop drops the conversations that match.
-func (s *Server) drop(match func(id string, t talk) bool) {
+func (s *Server) drop(match func(id string, t conversation) bool) {
 	s.mu.Lock()
-	dropped := maps.Clone(s.talks)
-	maps.DeleteFunc(dropped, func(id string, t talk) bool { return !match(id, t) })
-	maps.DeleteFunc(s.talks, match)
+	dropped := maps.Clone(s.conversations)
+	maps.DeleteFunc(dropped, func(id string, t conversation) bool { return !match(id, t) })
+	maps.DeleteFunc(s.conversations, match)
 	s.mu.Unlock()
 	for id, t := range dropped {
 		t.owner.runner.Forget(id)
@@ -519,36 +519,35 @@ func (s *Server) drop(match func(id string, t talk) bool) {
 }
 
 // keep stores a conversation of the connection, so that another bridge can continue it.
-func (c *serverConn) keep(conv conversation) {
+func (c *serverConn) keep(r record) {
 	s := c.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := s.talks[conv.ID]
-	if t.owner != c {
+	conv := s.conversations[r.ID]
+	if conv.owner != c {
 		return
 	}
-	t.kept = conversation{} // an old state must not be continued
-	size := len(conv.Data)
-	for id, other := range s.talks {
-		if id != conv.ID {
-			size += len(other.kept.Data)
-		}
+	conv.kept = record{} // an old state must not be continued
+	s.conversations[r.ID] = conv
+	size := len(r.Data)
+	for _, other := range s.conversations {
+		size += len(other.kept.Data)
 	}
 	if size <= maxKept {
-		t.kept = conv
+		conv.kept = r
+		s.conversations[r.ID] = conv
 	}
-	s.talks[conv.ID] = t
 }
 
 // keptBeyond returns a conversation that has more exchanges than the bridge knows, or an
 // empty one.
-func (s *Server) keptBeyond(known conversation) conversation {
+func (s *Server) keptBeyond(known record) record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if conv := s.talks[known.ID].kept; conv.N > known.N {
-		return conv
+	if kept := s.conversations[known.ID].kept; kept.N > known.N {
+		return kept
 	}
-	return conversation{}
+	return record{}
 }
 
 // remoteFiles are the files of a bridge's attempt.

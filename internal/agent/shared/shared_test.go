@@ -800,8 +800,8 @@ func FuzzServer(f *testing.F) {
 		}()
 		s.serve(t.Context(), theirs)
 		theirs.Close()
-		if len(s.conns)+len(s.talks)+s.requests > 0 {
-			t.Errorf("left: %v, %v, %d requests", s.conns, s.talks, s.requests)
+		if len(s.conns)+len(s.conversations)+s.requests > 0 {
+			t.Errorf("left: %v, %v, %d requests", s.conns, s.conversations, s.requests)
 		}
 	})
 }

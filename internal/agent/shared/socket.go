@@ -36,7 +36,7 @@ var ErrRunning = errors.New("a pool is running already")
 
 // SocketPath returns the path of the pool's socket. Its name depends on build, which
 // identifies this build of Pollux: bridges of another version use another pool. So do
-// bridges with raised rights, see [proc.Elevated]: nobody else may have a pool run a program
+// bridges with raised rights, see [proc.Elevated]: no other process may have a pool run a program
 // with these rights.
 func SocketPath(build string) (string, error) {
 	dir, err := disk.RuntimeDir()

@@ -65,7 +65,7 @@ func List(ctx context.Context) (running []Status, unreachable []*UnreachableErro
 }
 
 // AskStatus returns the state of the pool at a socket. The error is an
-// [UnreachableError] unless nobody serves the socket.
+// [UnreachableError] unless no process serves the socket.
 func AskStatus(ctx context.Context, path string) (Status, error) {
 	var s Status
 	ctx, cancel := context.WithTimeoutCause(ctx, askTimeout, ErrSilent)

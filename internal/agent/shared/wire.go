@@ -173,9 +173,9 @@ type checkResult struct {
 	failure
 }
 
-// A conversation is a bridge's record of a conversation with N exchanges. In a question,
+// A record is what a bridge knows of a conversation with N exchanges. In a question,
 // N is how many the bridge knows.
-type conversation struct {
+type record struct {
 	ID   string          `json:"id"`
 	N    int             `json:"n,omitempty"`
 	Data json.RawMessage `json:"data,omitempty"`
@@ -224,7 +224,7 @@ type Status struct {
 	Socket string `json:"socket"`
 	// Memory is the result of proc.Memory for the pool itself, in bytes, or 0 if unknown.
 	Memory int64 `json:"memory"`
-	// Ends is when the pool ends if nobody asks it anything. It is zero while a request
+	// Ends is when the pool ends if no request comes. It is zero while a request
 	// runs or waits.
 	Ends time.Time `json:"ends,omitzero"`
 	// Stopping reports whether the pool ends once its requests have ended.
@@ -269,7 +269,7 @@ const (
 	// writeTimeout is how long the other side may not read before the connection ends: a
 	// bridge whose client is stopped must not hold a process.
 	writeTimeout = time.Minute
-	// maxWrite is how many bytes are written at once.
+	// maxWrite is how many bytes one write has.
 	maxWrite = 64 << 10
 )
 
