@@ -323,6 +323,23 @@ func TestReleasedByAnEndingPool(t *testing.T) {
 	other.Wait()
 }
 
+// A pool ended while it opened an agent. The bridge asks the next pool, and nothing stays open.
+func TestPoolEndsWhileItOpensAnAgent(t *testing.T) {
+	first := newMortal(t, answers("of the first"))
+	open := first.server.Open
+	opened := &closing{Runner: queue.New(row, answers("of the first"))}
+	first.server.Open = func(name string) (*queue.Runner, agent.Source, error) {
+		_, from, err := open(name)
+		first.server.stop(true)
+		return queue.New(row, opened), from, err
+	}
+	wantAnswer(t, clientOf(t, first, newMortal(t, answers("of the second"))), "x", "of the second")
+	<-first.ended
+	if !opened.closed {
+		t.Error("the runner is left open")
+	}
+}
+
 // A caller that gave up while the client connected turned the pool off for all others.
 func TestGivingUpIsNoFailureOfThePool(t *testing.T) {
 	m := newMortal(t, answers("ok"))

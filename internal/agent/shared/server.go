@@ -115,13 +115,9 @@ func (s *Server) agent(name string) (asked, error) {
 	defer s.opening.Unlock()
 	s.mu.Lock()
 	a, opened := s.agents[name]
-	stopping := s.stopping
 	s.mu.Unlock()
-	switch {
-	case opened:
+	if opened {
 		return a, nil
-	case stopping:
-		return a, agent.ErrClosed
 	}
 	var err error
 	if a.runner, a.source, err = s.Open(name); err != nil {
@@ -131,8 +127,14 @@ func (s *Server) agent(name string) (asked, error) {
 		return a, fmt.Errorf("this pool of Pollux %s does not know the agent %q", s.Version, name)
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.agents[name] = a
+	stopping := s.stopping // then nothing else closes the runner
+	if !stopping {
+		s.agents[name] = a
+	}
+	s.mu.Unlock()
+	if stopping {
+		return asked{}, errors.Join(agent.ErrClosed, a.runner.Close())
+	}
 	return a, nil
 }
 
@@ -309,6 +311,9 @@ func (c *serverConn) welcome(l *link) bool {
 		err = otherProtocol(s.Version)
 	default:
 		c.asked, err = s.agent(c.hello.Agent)
+	}
+	if errors.Is(err, agent.ErrClosed) {
+		return false // as if the pool had ended: the bridge asks the next one
 	}
 	if c.hello.Source != nil {
 		c.source = *c.hello.Source

@@ -499,7 +499,7 @@ func TestWithoutAPool(t *testing.T) {
 }
 
 type closing struct {
-	agent.Runner
+	*queue.Runner
 	closed bool
 }
 
