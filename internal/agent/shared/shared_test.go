@@ -755,6 +755,33 @@ func TestMutePool(t *testing.T) {
 	})
 }
 
+// An answer that arrives slowly is no silence.
+func TestSlowAnswerIsNoSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestClient(t, "", func(cfg *Config) {
+			cfg.Connect = func(context.Context) (io.ReadWriteCloser, error) {
+				return farEnd(func(l *link) {
+					var h Hello
+					l.ReadObject(&h)
+					l.WriteObject(Welcome{Name: welcomeName, Protocol: Protocol})
+					var req jsonrpc2.Request
+					l.ReadObject(&req)
+					none := json.RawMessage("{}")
+					line := `{"jsonrpc":"2.0","method":"event","params":{"id":1,"outcome":{"result":{"Answer":"slow"}}}}` + "\n"
+					for piece := range slices.Chunk([]byte(line), 10) {
+						time.Sleep(silenceTimeout / 2)
+						l.Write(piece)
+					}
+					l.WriteObject(&jsonrpc2.Response{ID: req.ID, Result: &none})
+				}), nil
+			}
+		})
+		if r, err := run(t, c, t.Context(), agent.Request{}, ignore); err != nil || r.Answer != "slow" {
+			t.Errorf("got %+v, %v", r, err)
+		}
+	})
+}
+
 // The status names who is connected and who waits, but no connection that only asks for
 // the status.
 func TestStatus(t *testing.T) {
