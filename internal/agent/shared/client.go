@@ -33,8 +33,8 @@ const (
 	// the agent's program.
 	stateTimeout = 2 * time.Second
 	checkTimeout = 30 * time.Second
-	// A pool that gives no sign of life for silenceTimeout while it works on a request, such
-	// as a stopped process, counts as ended. A call of half a minute has time for another one.
+	// A pool that gives no sign of life for silenceTimeout during a request, such as a
+	// stopped process, counts as ended. A call of half a minute has time for another one.
 	silenceTimeout = aliveInterval + 5*time.Second
 )
 

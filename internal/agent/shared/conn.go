@@ -73,11 +73,32 @@ func (c *clientConn) send(ctx context.Context, req agent.Request) (r *request, i
 		r.err = err
 		c.drop(id)
 	})
+	c.client.calls.Go(func() { c.watch(r) })
 	return r, id, sending
 }
 
-// follow sends a request and emits its events. If the connection ends before the answer, the error is errLost, and
-// the request is not released.
+// watch ends the connection if the pool gives no sign of life until a request is over.
+func (c *clientConn) watch(r *request) {
+	look := time.NewTimer(silenceTimeout)
+	defer look.Stop()
+	for {
+		select {
+		case <-r.over:
+			return
+		case <-look.C:
+		}
+		left := silenceTimeout - c.link.quiet()
+		if left <= 0 {
+			c.client.log.Warn("the pool does not answer: it is given up")
+			c.rpc.Close()
+			left = silenceTimeout
+		}
+		look.Reset(left)
+	}
+}
+
+// follow sends a request and emits its events. If the connection ends before the answer,
+// the error is errLost, and the request is not released.
 func (c *clientConn) follow(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
 	if ctx.Err() != nil {
 		req.Released()
@@ -106,20 +127,11 @@ func (c *clientConn) follow(ctx context.Context, req agent.Request, emit func(ag
 	over := false
 	cancelled := ctx.Done()
 	var partial <-chan time.Time
-	silence := time.NewTimer(silenceTimeout)
-	defer silence.Stop()
 	for {
 		select {
 		case <-r.news.Ready():
 		case <-r.over:
 			over = true
-		case <-silence.C:
-			left := silenceTimeout - c.link.quiet()
-			if left <= 0 {
-				c.client.log.Warn("the pool does not answer: it is given up")
-				c.rpc.Close()
-			}
-			silence.Reset(max(left, time.Second))
 		case <-cancelled:
 			cancelled = nil
 			partial = time.After(partialTimeout)

@@ -25,7 +25,7 @@ import (
 const (
 	// helloTimeout limits the first message of a connection.
 	helloTimeout = 5 * time.Second
-	// aliveInterval is the time between two signs of life while the pool works on a request.
+	// aliveInterval is the time between two signs of life until a request is over.
 	aliveInterval = 3 * time.Second
 	// deadlineSlack is how much later than the bridge a pool ends a request.
 	deadlineSlack = time.Second
@@ -411,9 +411,11 @@ func (c *serverConn) accept(ctx context.Context, req *jsonrpc2.Request, p runPar
 	s.mu.Lock()
 	c.cancels[p.ID] = cancel
 	s.mu.Unlock()
-	c.work.Go(func() { c.signLife(asking) })
+	over := make(chan struct{})
+	c.work.Go(func() { c.signLife(over) })
 	c.work.Go(func() {
 		defer s.leave()
+		defer close(over)
 		released := make(chan struct{})
 		result, err := c.perform(asking, p, func() { close(released) })
 		cancel()
@@ -432,15 +434,15 @@ func (c *serverConn) accept(ctx context.Context, req *jsonrpc2.Request, p runPar
 	})
 }
 
-// signLife sends signs of life to the bridge, until ctx ends.
-func (c *serverConn) signLife(ctx context.Context) {
+// signLife sends signs of life to the bridge, until a request is over.
+func (c *serverConn) signLife(over <-chan struct{}) {
 	tick := time.NewTicker(aliveInterval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
 			c.notify(eventParams{})
-		case <-ctx.Done():
+		case <-over:
 			return
 		}
 	}

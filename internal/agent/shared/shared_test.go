@@ -755,6 +755,30 @@ func TestMutePool(t *testing.T) {
 	})
 }
 
+// A request that was cancelled is released, although its pool no longer answers.
+func TestMutePoolReleases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestClient(t, "", func(cfg *Config) {
+			cfg.Connect = func(context.Context) (io.ReadWriteCloser, error) {
+				return farEnd(func(l *link) {
+					l.ReadObject(new(Hello))
+					l.WriteObject(Welcome{Name: welcomeName, Protocol: Protocol})
+					io.Copy(io.Discard, l.conn)
+				}), nil
+			}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		if _, err := run(t, c, ctx, agent.Request{}, ignore); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		if took := time.Since(began); took > silenceTimeout+time.Second {
+			t.Errorf("it was released after %s", took)
+		}
+	})
+}
+
 // An answer that arrives slowly is no silence.
 func TestSlowAnswerIsNoSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
