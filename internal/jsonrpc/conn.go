@@ -281,13 +281,20 @@ func (c *Conn) send(members, name string, value any) error {
 		}
 		head += `,"` + name + `":`
 	}
+	if c.over() {
+		return ErrClosed
+	}
 	err := c.stream.WriteMessage(head, body)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
+	if err != nil && c.over() {
 		return ErrClosed
 	}
 	return err
+}
+
+func (c *Conn) over() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed
 }
 
 func quoted(s string) string {

@@ -1,0 +1,26 @@
+package jsonrpc
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"testing"
+)
+
+// The other side answered and ended the connection before the call had noticed that it was
+// written. The answer was lost.
+func TestAnswerBeforeTheEnd(t *testing.T) {
+	for range 2000 {
+		ours, theirs := net.Pipe()
+		go func() {
+			defer theirs.Close()
+			bufio.NewReader(theirs).ReadString('\n')
+			fmt.Fprintf(theirs, `{"jsonrpc":"2.0","id":%d,"result":{}}`+"\n", firstID+1)
+		}()
+		c := NewConn(t.Context(), Lines(ours, ours, 1<<10), nil)
+		if err := c.Call(t.Context(), "stop", nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+	}
+}
