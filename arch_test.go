@@ -45,7 +45,7 @@ var allowed = map[string][]string{
 	"pollux/internal/agent/program":             {"agent", "lazy", "npm", "paths", "sys"},
 	"pollux/internal/agent/qwen":                {"agent", "agent/acp", "agent/program", "jsontoml", "sys"},
 	"pollux/internal/agent/queue":               {"agent", "outbox"},
-	"pollux/internal/agent/shared":              {"agent", "agent/queue", "jsonl", "outbox", "paths", "sys", "termtext"},
+	"pollux/internal/agent/shared":              {"agent", "agent/queue", "jsonl", "jsonrpc", "outbox", "paths", "sys", "termtext"},
 	"pollux/internal/agent/shared/checks":       {"agent/shared", "doctor", "sys"},
 	"pollux/internal/bridge":                    {"agent", "bridge/change", "jsonl", "lazy", "outbox", "paths", "sys", "termtext"},
 	"pollux/internal/bridge/change":             {"git", "hunk", "lazy", "paths", "sys"},

@@ -13,9 +13,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/sourcegraph/jsonrpc2"
-
 	"pollux/internal/agent"
+	"pollux/internal/jsonrpc"
 	"pollux/internal/sys/sock"
 )
 
@@ -310,10 +309,10 @@ func greet(ctx context.Context, rwc io.ReadWriteCloser, hello *Hello) (*link, We
 	var w Welcome
 	var err error
 	if hello != nil {
-		err = l.WriteObject(hello)
+		err = l.w.Encode(hello)
 	}
 	if err == nil {
-		err = l.ReadObject(&w)
+		err = l.greeting(&w)
 	}
 	if err == nil {
 		err = w.check(hello != nil && hello.Agent == "")
@@ -341,7 +340,7 @@ func (c *Client) call(ctx context.Context, limit time.Duration, method string, p
 		if conn, err = c.connect(ctx); err == nil {
 			err = conn.rpc.Call(ctx, method, params, result)
 		}
-		if !Ended(err) && !errors.Is(err, jsonrpc2.ErrClosed) {
+		if !Ended(err) && !errors.Is(err, jsonrpc.ErrClosed) {
 			break
 		}
 	}

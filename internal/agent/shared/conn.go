@@ -7,9 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sourcegraph/jsonrpc2"
-
 	"pollux/internal/agent"
+	"pollux/internal/jsonrpc"
 	"pollux/internal/outbox"
 )
 
@@ -17,7 +16,7 @@ import (
 type clientConn struct {
 	client *Client
 	pool   int // the pool's process
-	rpc    *jsonrpc2.Conn
+	rpc    *jsonrpc.Conn
 	link   *link
 
 	mu       sync.Mutex // guards the fields below
@@ -65,7 +64,7 @@ func (c *clientConn) send(ctx context.Context, req agent.Request) (r *request, i
 	sending := make(chan struct{})
 	c.client.calls.Go(func() {
 		defer close(r.over)
-		call, err := c.rpc.DispatchCall(context.Background(), methodRun, p)
+		call, err := c.rpc.Start(methodRun, p)
 		close(sending)
 		if err == nil {
 			err = call.Wait(context.Background(), nil)
@@ -170,7 +169,7 @@ func (c *clientConn) release(r *request) {
 
 // unanswered returns the error of a request whose call has ended without an outcome.
 func (c *clientConn) unanswered(ctx context.Context, r *request) error {
-	refused, ok := errors.AsType[*jsonrpc2.Error](r.err)
+	refused, ok := errors.AsType[*jsonrpc.Error](r.err)
 	switch {
 	case ctx.Err() != nil:
 		r.Released()
@@ -201,7 +200,7 @@ func (c *clientConn) lookup(id int) *request {
 }
 
 // receive handles a message of the pool. It must not block.
-func (c *clientConn) receive(ctx context.Context, req *jsonrpc2.Request) {
+func (c *clientConn) receive(ctx context.Context, req *jsonrpc.Request) {
 	switch req.Method {
 	case methodEvent:
 		p, err := params[eventParams](req)
@@ -220,16 +219,12 @@ func (c *clientConn) receive(ctx context.Context, req *jsonrpc2.Request) {
 			if err == nil {
 				text, err = c.file(p)
 			}
-			if err != nil {
-				c.rpc.ReplyWithError(ctx, req.ID, &jsonrpc2.Error{Code: jsonrpc2.CodeInternalError, Message: err.Error()})
-				return
-			}
-			c.rpc.Reply(ctx, req.ID, text)
+			c.rpc.Answer(ctx, req.ID, text, err)
 		})
 	default:
 		if !req.Notif {
 			c.client.calls.Go(func() {
-				c.rpc.ReplyWithError(ctx, req.ID, &jsonrpc2.Error{Code: jsonrpc2.CodeMethodNotFound, Message: "no such method"})
+				c.rpc.ReplyWithError(ctx, req.ID, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "no such method"})
 			})
 		}
 	}

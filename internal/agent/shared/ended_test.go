@@ -367,7 +367,7 @@ func TestPoolEndsDuringTheWelcome(t *testing.T) {
 			first = false
 			ours, theirs := net.Pipe()
 			go func() {
-				newLink(theirs).ReadObject(new(Hello))
+				newLink(theirs).greeting(new(Hello))
 				theirs.Close()
 			}()
 			return ours, nil

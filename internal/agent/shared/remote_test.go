@@ -58,9 +58,9 @@ func TestConnectionsAreLost(t *testing.T) {
 		cfg.Connect = func(context.Context) (io.ReadWriteCloser, error) {
 			tries++
 			return farEnd(func(l *link) {
-				l.WriteObject(Welcome{Name: welcomeName, Protocol: Protocol})
+				l.w.Encode(Welcome{Name: welcomeName, Protocol: Protocol})
 				var request any
-				l.ReadObject(&request)
+				l.greeting(&request)
 			}), nil
 		}
 	})

@@ -2,7 +2,6 @@ package shared
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,10 +13,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sourcegraph/jsonrpc2"
-
 	"pollux/internal/agent"
 	"pollux/internal/agent/queue"
+	"pollux/internal/jsonrpc"
 	"pollux/internal/sys/proc"
 	"pollux/internal/sys/sock"
 )
@@ -252,7 +250,7 @@ func (s *Server) status() Status {
 // A serverConn is the connection of one bridge or command.
 type serverConn struct {
 	server *Server
-	rpc    *jsonrpc2.Conn
+	rpc    *jsonrpc.Conn
 	hello  Hello
 	asked         // nothing on the connection of a command
 	caller string // its name in the queues
@@ -276,7 +274,7 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) {
 	l := newLink(conn)
 	c := &serverConn{server: s, since: time.Now(), ctx: ctx, cancels: make(map[int]context.CancelFunc)}
 	conn.SetReadDeadline(time.Now().Add(helloTimeout))
-	if l.ReadObject(&c.hello) != nil || !c.welcome(l) {
+	if l.greeting(&c.hello) != nil || !c.welcome(l) {
 		return
 	}
 	conn.SetReadDeadline(time.Time{})
@@ -321,19 +319,19 @@ func (c *serverConn) welcome(l *link) bool {
 	if err != nil {
 		w.Error = err.Error()
 	}
-	return l.WriteObject(w) == nil && err == nil
+	return l.w.Encode(w) == nil && err == nil
 }
 
 // params decodes the parameters of a message.
-func params[T any](req *jsonrpc2.Request) (p T, err error) {
+func params[T any](req *jsonrpc.Request) (p T, err error) {
 	if req.Params != nil {
-		err = json.Unmarshal(*req.Params, &p)
+		err = jsonrpc.Decode(req.Params, &p)
 	}
 	return p, err
 }
 
 // dispatch handles one message. It must not block, so that messages are handled in order.
-func (c *serverConn) dispatch(ctx context.Context, req *jsonrpc2.Request) {
+func (c *serverConn) dispatch(ctx context.Context, req *jsonrpc.Request) {
 	s := c.server
 	method := req.Method
 	if c.runner == nil && method != methodStatus && method != methodStop {
@@ -354,7 +352,7 @@ func (c *serverConn) dispatch(ctx context.Context, req *jsonrpc2.Request) {
 	case methodRun:
 		p, err := params[runParams](req)
 		if err != nil {
-			c.refuse(ctx, req, jsonrpc2.CodeInvalidParams, err.Error())
+			c.refuse(ctx, req, jsonrpc.CodeInvalidParams, err.Error())
 			return
 		}
 		if !s.enter() {
@@ -388,19 +386,19 @@ func (c *serverConn) dispatch(ctx context.Context, req *jsonrpc2.Request) {
 			return checkResult{program, failureOf(err)}
 		})
 	default:
-		c.refuse(ctx, req, jsonrpc2.CodeMethodNotFound, fmt.Sprintf("no method %q", req.Method))
+		c.refuse(ctx, req, jsonrpc.CodeMethodNotFound, fmt.Sprintf("no method %q", req.Method))
 	}
 }
 
 // refuse answers a call with an error. It does nothing for a notification.
-func (c *serverConn) refuse(ctx context.Context, req *jsonrpc2.Request, code int64, message string) {
+func (c *serverConn) refuse(ctx context.Context, req *jsonrpc.Request, code int64, message string) {
 	if !req.Notif {
-		c.work.Go(func() { c.rpc.ReplyWithError(ctx, req.ID, &jsonrpc2.Error{Code: code, Message: message}) })
+		c.work.Go(func() { c.rpc.ReplyWithError(ctx, req.ID, &jsonrpc.Error{Code: code, Message: message}) })
 	}
 }
 
 // accept starts a request that was counted with enter.
-func (c *serverConn) accept(ctx context.Context, req *jsonrpc2.Request, p runParams) {
+func (c *serverConn) accept(ctx context.Context, req *jsonrpc.Request, p runParams) {
 	s := c.server
 	// The bridge cancels the request at its deadline. The deadline here is for the runner,
 	// which does not begin what cannot end in time.
@@ -424,7 +422,7 @@ func (c *serverConn) accept(ctx context.Context, req *jsonrpc2.Request, p runPar
 		s.mu.Unlock()
 		c.own(p.Request.Conversation)
 		if errors.Is(err, agent.ErrClosed) {
-			c.rpc.ReplyWithError(ctx, req.ID, &jsonrpc2.Error{Code: codeEnding, Message: errLost.Error()})
+			c.rpc.ReplyWithError(ctx, req.ID, &jsonrpc.Error{Code: codeEnding, Message: errLost.Error()})
 			<-released
 			return
 		}
@@ -566,7 +564,7 @@ type remoteFiles struct {
 func (f remoteFiles) call(path string, text *string) (string, error) {
 	var result string
 	err := f.conn.rpc.Call(f.conn.ctx, methodFile, fileParams{f.request, f.attempt, path, text}, &result)
-	if refused, ok := errors.AsType[*jsonrpc2.Error](err); ok {
+	if refused, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		err = errors.New(refused.Message)
 	}
 	return result, err

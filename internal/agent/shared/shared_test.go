@@ -20,8 +20,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sourcegraph/jsonrpc2"
-
 	"pollux/internal/agent"
 	"pollux/internal/agent/agenttest"
 	"pollux/internal/agent/queue"
@@ -440,11 +438,10 @@ func TestPoolWithoutTheWall(t *testing.T) {
 			local := &closing{Runner: queue.New(row, say())}
 			cfg := Config{RequireWall: true, Connect: func(context.Context) (io.ReadWriteCloser, error) {
 				return farEnd(func(l *link) {
-					l.WriteObject(Welcome{Name: welcomeName, Protocol: Protocol, Walled: walled})
+					l.w.Encode(Welcome{Name: welcomeName, Protocol: Protocol, Walled: walled})
 					if walled {
-						var req jsonrpc2.Request
-						l.ReadObject(&req)
-						l.WriteObject(&jsonrpc2.Response{ID: req.ID, Error: &jsonrpc2.Error{Message: "the pool was asked"}})
+						req, _ := l.ReadMessage()
+						l.w.Encode(map[string]any{"id": req.ID, "error": map[string]any{"message": "the pool was asked"}})
 					}
 				}), nil
 			}}
@@ -728,8 +725,8 @@ func TestMutePool(t *testing.T) {
 			defer conn.Close()
 			link := newLink(conn)
 			var h Hello
-			link.ReadObject(&h)
-			link.WriteObject(Welcome{Name: welcomeName, Protocol: Protocol})
+			link.greeting(&h)
+			link.w.Encode(Welcome{Name: welcomeName, Protocol: Protocol})
 			io.Copy(io.Discard, conn)
 		}
 		dialled := false
@@ -761,8 +758,8 @@ func TestMutePoolReleases(t *testing.T) {
 		c := newTestClient(t, "", func(cfg *Config) {
 			cfg.Connect = func(context.Context) (io.ReadWriteCloser, error) {
 				return farEnd(func(l *link) {
-					l.ReadObject(new(Hello))
-					l.WriteObject(Welcome{Name: welcomeName, Protocol: Protocol})
+					l.greeting(new(Hello))
+					l.w.Encode(Welcome{Name: welcomeName, Protocol: Protocol})
 					io.Copy(io.Discard, l.conn)
 				}), nil
 			}
@@ -786,17 +783,15 @@ func TestSlowAnswerIsNoSilence(t *testing.T) {
 			cfg.Connect = func(context.Context) (io.ReadWriteCloser, error) {
 				return farEnd(func(l *link) {
 					var h Hello
-					l.ReadObject(&h)
-					l.WriteObject(Welcome{Name: welcomeName, Protocol: Protocol})
-					var req jsonrpc2.Request
-					l.ReadObject(&req)
-					none := json.RawMessage("{}")
+					l.greeting(&h)
+					l.w.Encode(Welcome{Name: welcomeName, Protocol: Protocol})
+					req, _ := l.ReadMessage()
 					line := `{"jsonrpc":"2.0","method":"event","params":{"id":1,"outcome":{"result":{"Answer":"slow"}}}}` + "\n"
 					for piece := range slices.Chunk([]byte(line), 10) {
 						time.Sleep(silenceTimeout / 2)
 						l.Write(piece)
 					}
-					l.WriteObject(&jsonrpc2.Response{ID: req.ID, Result: &none})
+					l.w.Encode(map[string]any{"id": req.ID, "result": 0})
 				}), nil
 			}
 		})

@@ -12,6 +12,7 @@ import (
 
 	"pollux/internal/agent/queue"
 	"pollux/internal/jsonl"
+	"pollux/internal/jsonrpc"
 	"pollux/internal/paths"
 	"pollux/internal/sys/proc"
 	"pollux/internal/sys/sock"
@@ -109,7 +110,7 @@ func ask(ctx context.Context, path, method string, params, result any) error {
 	if err != nil {
 		return &UnreachableError{path, cmp.Or(w.PID, pid), err}
 	}
-	rpc := newConn(ctx, l, nil, nil) // a pool calls nothing here
+	rpc := jsonrpc.NewConn(ctx, l, func(context.Context, *jsonrpc.Conn, *jsonrpc.Request) {})
 	defer rpc.Close()
 	if err := rpc.Call(ctx, method, params, result); err != nil {
 		if ctx.Err() != nil {

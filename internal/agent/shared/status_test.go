@@ -12,8 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sourcegraph/jsonrpc2"
-
 	"pollux/internal/agent"
 	"pollux/internal/agent/queue"
 	"pollux/internal/sys/systest"
@@ -178,17 +176,15 @@ func TestCommandsReachOtherVersions(t *testing.T) {
 			defer conn.Close()
 			link := newLink(conn)
 			var h Hello
-			if err := link.ReadObject(&h); err != nil || h.Protocol != 1 || h.Agent != "" {
+			if err := link.greeting(&h); err != nil || h.Protocol != 1 || h.Agent != "" {
 				t.Errorf("the command says %+v, %v", h, err)
 			}
-			link.WriteObject(Welcome{Name: welcomeName, Protocol: version, Version: "other"})
-			var req jsonrpc2.Request
-			if err := link.ReadObject(&req); err != nil || req.Method != "status" {
-				t.Errorf("the command calls %q, %v", req.Method, err)
+			link.w.Encode(Welcome{Name: welcomeName, Protocol: version, Version: "other"})
+			req, err := link.ReadMessage()
+			if err != nil || *req.Method != "status" {
+				t.Errorf("the command calls %+v, %v", req, err)
 			}
-			response := &jsonrpc2.Response{ID: req.ID}
-			response.SetResult(Status{PID: 7, Version: "other"})
-			link.WriteObject(response)
+			link.w.Encode(map[string]any{"id": req.ID, "result": Status{PID: 7, Version: "other"}})
 		}()
 		s, err := AskStatus(t.Context(), path)
 		if err != nil || s.PID != 7 || s.Version != "other" {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"net"
 	"reflect"
 	"slices"
@@ -14,11 +13,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sourcegraph/jsonrpc2"
-
 	"pollux/internal/agent"
 	"pollux/internal/agent/queue"
 	"pollux/internal/jsonl"
+	"pollux/internal/jsonrpc"
 )
 
 // Protocol is the version of the messages between bridges and pools. Both sides must
@@ -254,8 +252,7 @@ type Session struct {
 	Conversations int `json:"conversations"`
 }
 
-// A link is a connection with one message per line. It implements
-// jsonrpc2.ObjectStream.
+// A link is a connection with one message per line, and a [jsonrpc.Stream].
 type link struct {
 	conn  io.ReadWriteCloser
 	r     *jsonl.Reader
@@ -307,42 +304,40 @@ func (l *link) Write(b []byte) (n int, err error) {
 	return n, err
 }
 
-// ReadObject implements jsonrpc2.ObjectStream. It is not called again after an error.
-func (l *link) ReadObject(v any) error {
+// greeting reads a Hello or a Welcome.
+func (l *link) greeting(v any) error {
+	line, err := l.r.ReadLine()
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(line, v)
+}
+
+// ReadMessage implements [jsonrpc.Stream]. It is not called again after an error.
+func (l *link) ReadMessage() (m jsonrpc.Message, err error) {
 	line, err := l.r.ReadLine()
 	if err == nil {
-		err = json.Unmarshal(line, v)
+		m, err = jsonrpc.Parse(line)
 	}
 	if err != nil {
 		l.end()
 	}
-	return err
+	return m, err
 }
 
-// WriteObject implements jsonrpc2.ObjectStream.
-func (l *link) WriteObject(v any) error { return l.w.Encode(v) }
+// WriteMessage implements [jsonrpc.Stream].
+func (l *link) WriteMessage(head string, body json.RawMessage) error {
+	return l.w.WriteLine(slices.Concat([]byte(head), body, []byte("}\n")))
+}
 
-// Close implements jsonrpc2.ObjectStream.
+// Close implements [jsonrpc.Stream].
 func (l *link) Close() error { return l.conn.Close() }
 
 // newConn returns a JSON-RPC connection. handle is called for one message after the
-// other, once start is closed, and must not block. It may be nil.
-func newConn(ctx context.Context, l *link, start <-chan struct{}, handle handler) *jsonrpc2.Conn {
-	var h handler
-	if handle != nil {
-		h = func(ctx context.Context, req *jsonrpc2.Request) {
-			<-start
-			handle(ctx, req)
-		}
-	}
-	return jsonrpc2.NewConn(ctx, l, h, jsonrpc2.SetLogger(log.New(io.Discard, "", 0)))
-}
-
-type handler func(context.Context, *jsonrpc2.Request)
-
-// Handle implements [jsonrpc2.Handler].
-func (h handler) Handle(ctx context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) {
-	if h != nil {
-		h(ctx, req)
-	}
+// other, once start is closed, and must not block.
+func newConn(ctx context.Context, l *link, start <-chan struct{}, handle func(context.Context, *jsonrpc.Request)) *jsonrpc.Conn {
+	return jsonrpc.NewConn(ctx, l, func(ctx context.Context, _ *jsonrpc.Conn, req *jsonrpc.Request) {
+		<-start
+		handle(ctx, req)
+	})
 }
