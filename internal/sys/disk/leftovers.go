@@ -64,11 +64,35 @@ func (l Leftovers) Remove(dir string) {
 func (l Leftovers) RemoveIn(root *os.Root, dir string) {
 	for _, name := range l.find(root, dir) {
 		if l.Type == fs.ModeDir {
-			root.RemoveAll(name)
+			removeDir(root, name, l.Lock)
 		} else {
 			root.Remove(name)
 		}
 	}
+}
+
+// RemoveDir removes a directory. The file with the name lock in it goes last: if this process is
+// killed meanwhile, others still find a leftover whose lock is [Abandoned].
+func RemoveDir(path, lock string) error {
+	root, err := os.OpenRoot(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return removeDir(root, filepath.Base(path), lock)
+}
+
+func removeDir(root *os.Root, dir, lock string) error {
+	if d, err := root.Open(dir); err == nil {
+		names, _ := d.Readdirnames(-1)
+		d.Close()
+		for _, name := range names {
+			if name != lock {
+				root.RemoveAll(filepath.Join(dir, name))
+			}
+		}
+	}
+	return root.RemoveAll(dir)
 }
 
 // find returns the names of the leftovers, relative to root.
