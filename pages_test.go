@@ -130,12 +130,11 @@ var pageTests = map[string]string{
 		TestNamedPipe TestNewContext TestOwner TestPreferred TestReplacedClaim TestSiblings TestStepBack
 		TestStoppedSibling`,
 	"docs/CODING-AGENTS.md": `
-		TestClaudeDiagnostics TestClaudeModes TestClaudeWrites TestCodex/context TestCopilot/context
-		TestCopilot/diagnostics TestCopilotTraps/edited TestDoctorAgents TestDoctorClaude TestDoctor
-		TestEditorAnswerInTheTerminal TestEditorContextReachesTheModel TestEditorEditAndAccept
-		TestEditorEveryWayToLeave TestEditorReadOnly TestEditorSends TestEditorTurn TestOldRelease
-		TestOpencode/editor TestSendAsText TestSendStates TestSendToClaude TestSendToGemini
-		TestSendToOpencode`,
+		TestClaudeDiagnostics TestClaudeModes TestClaudeWrites TestCodex/context TestCopilot/session
+		TestDoctorAgents TestDoctorClaude TestDoctor TestEditorAnswerInTheTerminal
+		TestEditorContextReachesTheModel TestEditorEditAndAccept TestEditorEveryWayToLeave
+		TestEditorReadOnly TestEditorSends TestEditorTurn TestOldRelease TestOpencode/editor
+		TestSendAsText TestSendStates TestSendToClaude TestSendToGemini TestSendToOpencode`,
 	"docs/COMPANION.md": `
 		TestAcceptedButNotWritten TestCloseFlushesAndEndsGracefully TestKeepAliveComments TestNpmSDK
 		TestOddWorkspaceName TestOldRelease TestOpenDiffRefusals TestPIDs TestSpellingsOfAPath
@@ -148,11 +147,9 @@ var pageTests = map[string]string{
 	"docs/CONFORMANCE.md": `
 		TestConformanceOfNeovim TestFaults`,
 	"docs/COPILOT.md": `
-		TestContext TestCopilot/accept TestCopilot/context TestCopilot/diagnostics TestCopilot/lock
-		TestCopilot/reject TestCopilot/terminal TestCopilot/trust TestCopilotTraps/changed_on_disk
-		TestCopilotTraps/edited TestCopilotTraps/killed TestCopilotTraps/no_view TestCopilotTraps/two_agents
-		TestCopilotWrites TestDelete TestEditorReadOnly TestKilled TestLockStays TestLock TestOtherTools
-		TestPageReadOnly TestPrune TestRefused TestReviewReadOnly TestTextRules`,
+		TestContext TestCopilot/session TestCopilot/lock TestCopilot/trust TestCopilot/no_view
+		TestDelete TestEditorReadOnly TestKilled TestLockStays TestLock TestOtherTools TestPageReadOnly
+		TestPrune TestRefused TestReviewReadOnly TestTextRules`,
 	"docs/REMOTE.md": `
 		TestPaths TestRelayAnswersAfterTheEnd TestRemoteContainer TestRemoteForwarded TestRemoteSSH`,
 	"docs/POOL.md": `

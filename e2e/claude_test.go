@@ -38,6 +38,17 @@ func (s screen) see(text string) {
 	}
 }
 
+// seeBelow waits until the screen shows a text below the last line that has the mark. The
+// mark is a prompt: the answers to earlier ones are above it.
+func (s screen) seeBelow(mark, text string) {
+	s.w.t.Helper()
+	waitFor(s.w.t, fmt.Sprintf("%q below %q", text, mark), func() bool {
+		shown := s.Text()
+		at := strings.LastIndex(shown, mark)
+		return at >= 0 && strings.Contains(shown[at:], text)
+	})
+}
+
 // ask types a line, and sends it when the program has shown it. Before the program reads
 // single keys, the terminal would show them, and the program would take the whole line for
 // a pasted one.
@@ -171,7 +182,7 @@ func TestClaude(t *testing.T) {
 		}
 		cli.see(after)
 		w.wantFile(path, "alpha\nmine\ngamma\n")
-		e.wantWritten()
+		e.wantWritten(d)
 	})
 	t.Run("reject", func(t *testing.T) {
 		var path string
@@ -366,7 +377,7 @@ func TestClaudeWrites(t *testing.T) {
 			}
 			cli.see(after)
 			w.wantFile(path, test.want)
-			e.wantWritten()
+			e.wantWritten(d)
 		})
 	}
 }

@@ -62,23 +62,15 @@ func (w *world) copilotConnects(e *plugin, cli screen, count int) {
 	waitFor(w.t, "the agent", func() bool { return len(e.agents(w.t)) == count })
 }
 
-// copilotCalls is a model that calls a tool on a file.
-func copilotCalls(path *string, tool string, args map[string]any) fakemodel.Script {
-	return func(r fakemodel.Request) fakemodel.Reply {
-		if r.Step > 0 {
-			return fakemodel.Say(after)
+// copilotChanges is a model that replaces beta by BETA in a file, or creates it.
+func (w *world) copilotChanges() fakemodel.Script {
+	return changes(func(name string) []fakemodel.Part {
+		path := filepath.Join(w.project, name)
+		if strings.HasPrefix(name, "new") {
+			return []fakemodel.Part{{Call: "create", Args: map[string]any{"path": path, "file_text": "one\ntwo"}}}
 		}
-		with := map[string]any{"path": *path}
-		for k, v := range args {
-			with[k] = v
-		}
-		return fakemodel.CallTool(tool, with)
-	}
-}
-
-// copilotEdits is a model that replaces beta by BETA.
-func copilotEdits(path *string) fakemodel.Script {
-	return copilotCalls(path, "edit", map[string]any{"old_str": "beta", "new_str": "BETA"})
+		return []fakemodel.Part{{Call: "edit", Args: map[string]any{"path": path, "old_str": "beta", "new_str": "BETA"}}}
+	})
 }
 
 func (w *world) copilotLocks() []string {
@@ -110,74 +102,7 @@ func TestCopilot(t *testing.T) {
 	if !isolated(t) {
 		return
 	}
-	t.Run("context", func(t *testing.T) {
-		w := newCopilotWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say(after) })
-		path := w.file("a.txt", "alpha\nbeta\ngamma\n")
-		secret := w.file(".env", "TOKEN=hidden-word\n")
-		e, cli := w.copilotInEditor()
-		e.show(w, editor.File{Path: secret, Cursor: &editor.Cursor{Line: 1, Character: 1}, Selection: "hidden-word"})
-		e.show(w, editor.File{
-			Path: path, Cursor: &editor.Cursor{Line: 3, Character: 6}, Selection: "beta\ngamma",
-			Range: &editor.Range{Start: editor.Cursor{Line: 2, Character: 1}, End: editor.Cursor{Line: 3, Character: 6}},
-		})
-		cli.see("@a.txt")
-		cli.ask("hello")
-		r, err := w.model.Wait(w.context(), func(r fakemodel.Request) bool { return strings.Contains(r.Prompt, "hello") })
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !strings.Contains(r.Text, "File: a.txt") || !strings.Contains(r.Text, "beta\ngamma") || strings.Contains(r.Text, "hidden-word") {
-			t.Errorf("the model got %s", r.Text)
-		}
-	})
-	t.Run("accept", func(t *testing.T) {
-		var path string
-		w := newCopilotWorld(t, copilotEdits(&path))
-		path = w.file("a.txt", "alpha\nbeta\ngamma\n")
-		e, cli := w.copilotInEditor()
-		cli.ask("change it")
-		d := next(t, "diff", e.opened)
-		if d.Original != "alpha\nbeta\ngamma\n" || d.Proposed != "alpha\nBETA\ngamma\n" || d.Agent != "Copilot CLI" || d.ReadOnly == "" {
-			t.Errorf("the diff is %+v", d)
-		}
-		e.accepted(w, d)
-		cli.see(after)
-		w.wantFile(path, "alpha\nBETA\ngamma\n")
-		e.wantWritten()
-	})
-	t.Run("reject", func(t *testing.T) {
-		var path string
-		w := newCopilotWorld(t, copilotEdits(&path))
-		path = w.file("a.txt", "beta\n")
-		e, cli := w.copilotInEditor()
-		cli.ask("change it")
-		d := next(t, "diff", e.opened)
-		if err := e.Reject(w.context(), d.ID); err != nil {
-			t.Fatal(err)
-		}
-		cli.see("cancelled by user")
-		w.wantFile(path, "beta\n")
-	})
-	for key, want := range map[string]string{"Enter": "BETA\n", "Escape": "beta\n"} {
-		t.Run("terminal, "+key, func(t *testing.T) {
-			var path string
-			w := newCopilotWorld(t, copilotEdits(&path))
-			path = w.file("a.txt", "beta\n")
-			e, cli := w.copilotInEditor()
-			cli.ask("change it")
-			next(t, "diff", e.opened)
-			cli.see("Do you want to edit")
-			cli.press(key)
-			if c := next(t, "close", e.closed); c.Reason != editor.ReasonClosed {
-				t.Errorf("closed: %+v", c)
-			}
-			cli.see(copilotReady)
-			waitFor(t, "the answer", func() bool {
-				data, err := os.ReadFile(path)
-				return err == nil && string(data) == want
-			})
-		})
-	}
+	t.Run("session", copilotSession)
 	t.Run("lock", func(t *testing.T) {
 		w := newCopilotWorld(t, nil)
 		e := w.edit(nil)
@@ -209,25 +134,103 @@ func TestCopilot(t *testing.T) {
 		waitFor(t, "the agent", func() bool { return len(e.agents(t)) == 1 })
 		cli.see("Do you trust the files in this folder?")
 	})
-	t.Run("diagnostics", func(t *testing.T) {
-		w := newCopilotWorld(t, func(r fakemodel.Request) fakemodel.Reply {
-			if r.Step > 0 || !strings.Contains(r.Prompt, "problems") {
-				return fakemodel.Say(after)
-			}
-			return fakemodel.CallTool("ide-get_diagnostics", map[string]any{})
-		})
-		path := w.file("a.txt", "alpha\n")
-		e := w.edit(func(p *editor.InitializeParams) { p.Diagnostics = true })
-		e.mu.Lock()
-		e.report = func(editor.DiagnosticsParams) editor.DiagnosticsResult {
-			start, end := editor.Cursor{Line: 1, Character: 1}, editor.Cursor{Line: 1, Character: 6}
-			return editor.DiagnosticsResult{Files: []editor.FileDiagnostics{{Path: path, Diagnostics: []editor.Diagnostic{{
-				Range: editor.Range{Start: start, End: end}, Severity: editor.SeverityError, Message: "alpha is bad", Source: "lint",
-			}}}}}
-		}
-		e.mu.Unlock()
+	t.Run("run", func(t *testing.T) {
+		var w *world
+		w = newCopilotWorld(t, func(r fakemodel.Request) fakemodel.Reply { return w.copilotChanges()(r) })
+		path := w.file("a.txt", "beta\n")
+		bin := copilotCommand(t)
+		env := append(w.copilotEnv(), "PATH="+filepath.Dir(bin)+string(os.PathListSeparator)+os.Getenv("PATH"))
+		cli := w.screen(env, polluxBinary, "run", "--no-browser", "--", "copilot")
+		waitFor(t, "the agent", func() bool { return strings.Contains(w.pollux("status"), "Copilot CLI "+copilotVersion) })
+		cli.see(copilotReady)
+		cli.ask("change a.txt")
+		waitFor(t, "the diff", func() bool { return strings.Contains(w.pollux("status"), path+"  of Copilot CLI, pending for") })
+		cli.see("Do you want to edit")
+		cli.press("Enter")
+		cli.see(changedFile("a.txt"))
+		w.wantFile(path, "BETA\n")
+	})
+	// With nothing that shows changes, the agent's own question counts.
+	t.Run("no view", func(t *testing.T) {
+		var w *world
+		w = newCopilotWorld(t, func(r fakemodel.Request) fakemodel.Reply { return w.copilotChanges()(r) })
+		path := w.file("a.txt", "beta\n")
+		e := w.edit(func(p *editor.InitializeParams) { p.Diff = false })
 		cli := w.copilot()
 		w.copilotConnects(e, cli, 1)
+		cli.ask("change a.txt")
+		cli.see("Do you want to edit")
+		cli.press("Enter")
+		cli.see(changedFile("a.txt"))
+		w.wantFile(path, "BETA\n")
+	})
+}
+
+// copilotSession is one session of an agent, because its start takes longer than all of its
+// answers.
+func copilotSession(t *testing.T) {
+	const bom = "\uFEFF"
+	var w *world
+	w = newCopilotWorld(t, func(r fakemodel.Request) fakemodel.Reply {
+		switch {
+		case !strings.Contains(r.Prompt, "which problems"):
+			return w.copilotChanges()(r)
+		case r.Step == 0:
+			return fakemodel.CallTool("ide-get_diagnostics", map[string]any{})
+		}
+		return fakemodel.Say("There is one problem.")
+	})
+	path := w.file("a.txt", "alpha\nbeta\ngamma\n")
+	e := w.edit(func(p *editor.InitializeParams) { p.Diagnostics = true })
+	e.mu.Lock()
+	e.report = func(editor.DiagnosticsParams) editor.DiagnosticsResult {
+		start, end := editor.Cursor{Line: 1, Character: 1}, editor.Cursor{Line: 1, Character: 6}
+		return editor.DiagnosticsResult{Files: []editor.FileDiagnostics{{Path: path, Diagnostics: []editor.Diagnostic{{
+			Range: editor.Range{Start: start, End: end}, Severity: editor.SeverityError, Message: "alpha is bad", Source: "lint",
+		}}}}}
+	}
+	e.mu.Unlock()
+	cli := w.copilot()
+	w.copilotConnects(e, cli, 1)
+	// proposed asks an agent for a change, and returns it.
+	proposed := func(cli screen, name string) editor.Diff {
+		t.Helper()
+		cli.see(copilotReady)
+		cli.ask("change " + name)
+		d := next(t, "diff", e.opened)
+		if filepath.Base(d.Path) != name {
+			t.Fatalf("the diff is %+v, want one of %s", d, name)
+		}
+		return d
+	}
+	// rejected waits until an agent has received a rejection.
+	rejected := func(cli screen, d editor.Diff) {
+		t.Helper()
+		if err := e.Reject(w.context(), d.ID); err != nil {
+			t.Fatal(err)
+		}
+		cli.seeBelow("change "+filepath.Base(d.Path), "cancelled by user")
+	}
+
+	step(t, "context", func(t *testing.T) {
+		secret := w.file(".env", "TOKEN=hidden-word\n")
+		e.show(w, editor.File{Path: secret, Cursor: &editor.Cursor{Line: 1, Character: 1}, Selection: "hidden-word"})
+		e.show(w, editor.File{
+			Path: path, Cursor: &editor.Cursor{Line: 3, Character: 6}, Selection: "beta\ngamma",
+			Range: &editor.Range{Start: editor.Cursor{Line: 2, Character: 1}, End: editor.Cursor{Line: 3, Character: 6}},
+		})
+		cli.see("@a.txt")
+		cli.ask("hello")
+		r, err := w.model.Wait(w.context(), func(r fakemodel.Request) bool { return strings.Contains(r.Prompt, "hello") })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(r.Text, "File: a.txt") || !strings.Contains(r.Text, "beta\ngamma") || strings.Contains(r.Text, "hidden-word") {
+			t.Errorf("the model got %s", r.Text)
+		}
+		cli.see(after)
+	})
+	step(t, "diagnostics", func(t *testing.T) {
 		cli.ask("which problems are there")
 		r, err := w.model.Wait(w.context(), func(r fakemodel.Request) bool { return r.Step > 0 })
 		if err != nil {
@@ -236,170 +239,96 @@ func TestCopilot(t *testing.T) {
 		if len(r.Results) != 1 || !strings.Contains(string(r.Results[0].Response), "alpha is bad") {
 			t.Errorf("the model got %+v", r.Results)
 		}
+		cli.see("There is one problem.")
 	})
-	t.Run("run", func(t *testing.T) {
-		var path string
-		w := newCopilotWorld(t, copilotEdits(&path))
-		path = w.file("a.txt", "beta\n")
-		bin := copilotCommand(t)
-		env := append(w.copilotEnv(), "PATH="+filepath.Dir(bin)+string(os.PathListSeparator)+os.Getenv("PATH"))
-		cli := w.screen(env, polluxBinary, "run", "--no-browser", "--", "copilot")
-		waitFor(t, "the agent", func() bool { return strings.Contains(w.pollux("status"), "Copilot CLI "+copilotVersion) })
-		cli.see(copilotReady)
-		cli.ask("change it")
-		waitFor(t, "the diff", func() bool { return strings.Contains(w.pollux("status"), path+"  of Copilot CLI, pending for") })
-		cli.see("Do you want to edit")
-		cli.press("Enter")
-		cli.see(after)
+	step(t, "accept", func(t *testing.T) {
+		d := proposed(cli, "a.txt")
+		if d.Original != "alpha\nbeta\ngamma\n" || d.Proposed != "alpha\nBETA\ngamma\n" || d.Agent != "Copilot CLI" || d.ReadOnly == "" {
+			t.Errorf("the diff is %+v", d)
+		}
+		e.accepted(w, d)
+		cli.see(changedFile("a.txt"))
+		w.wantFile(path, "alpha\nBETA\ngamma\n")
+		e.wantWritten(d)
+	})
+	step(t, "reject", func(t *testing.T) {
+		path := w.file("rejected.txt", "beta\n")
+		rejected(cli, proposed(cli, "rejected.txt"))
+		w.wantFile(path, "beta\n")
+	})
+	for _, answer := range []struct{ key, want string }{{"Enter", "BETA\n"}, {"Escape", "beta\n"}} {
+		step(t, "terminal, "+answer.key, func(t *testing.T) {
+			name := answer.key + ".txt"
+			path := w.file(name, "beta\n")
+			d := proposed(cli, name)
+			cli.seeBelow("change "+name, "Do you want to edit")
+			cli.press(answer.key)
+			if c := e.closeOf(d.ID); c.Reason != editor.ReasonClosed {
+				t.Errorf("closed: %+v", c)
+			}
+			if answer.key == "Enter" {
+				cli.see(changedFile(name))
+			} else {
+				cli.see(copilotReady)
+			}
+			w.wantFile(path, answer.want)
+		})
+	}
+	// The agent would write its own text instead.
+	step(t, "edited", func(t *testing.T) {
+		path := w.file("edited.txt", "beta\n")
+		d := proposed(cli, "edited.txt")
+		res, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: "mine\n"})
+		if err != nil || res.Status != editor.StatusRefused || !strings.Contains(res.Message, "ignores edits") {
+			t.Errorf("%+v, %v", res, err)
+		}
+		e.accepted(w, d)
+		cli.see(changedFile("edited.txt"))
 		w.wantFile(path, "BETA\n")
 	})
-}
-
-// What Copilot CLI writes, byte for byte.
-func TestCopilotWrites(t *testing.T) {
-	copilotCommand(t)
-	if !isolated(t) {
-		return
-	}
-	const bom = "\uFEFF"
+	// The agent would overwrite what has changed.
+	step(t, "changed on disk", func(t *testing.T) {
+		path := w.file("theirs.txt", "beta\n")
+		d := proposed(cli, "theirs.txt")
+		w.file("theirs.txt", "theirs\n")
+		res, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: d.Proposed})
+		if err != nil || res.Status != editor.StatusRefused || res.Version != "" || !strings.Contains(res.Message, "overwrite") {
+			t.Errorf("%+v, %v", res, err)
+		}
+		rejected(cli, d)
+		w.wantFile(path, "theirs\n")
+	})
+	// What it writes, byte for byte.
 	for _, test := range []struct{ name, before, want string }{
-		{"LF", "alpha\nbeta\n", "alpha\nBETA\n"},
-		{"no last newline", "alpha\nbeta", "alpha\nBETA"},
-		{"CRLF", "alpha\r\nbeta\r\n", "alpha\r\nBETA\r\n"},
-		{"mixed", "alpha\r\nbeta\ngamma\r\n", "alpha\r\nBETA\ngamma\r\n"},
-		{"BOM", bom + "alpha\nbeta\n", bom + "alpha\nBETA\n"},
-		{"BOM and CRLF", bom + "alpha\r\nbeta\r\n", bom + "alpha\r\nBETA\r\n"},
-		{"new file", "", "one\ntwo"},
+		{"lf.txt", "alpha\nbeta\n", "alpha\nBETA\n"},
+		{"no-last-newline.txt", "alpha\nbeta", "alpha\nBETA"},
+		{"crlf.txt", "alpha\r\nbeta\r\n", "alpha\r\nBETA\r\n"},
+		{"mixed.txt", "alpha\r\nbeta\ngamma\r\n", "alpha\r\nBETA\ngamma\r\n"},
+		{"bom.txt", bom + "alpha\nbeta\n", bom + "alpha\nBETA\n"},
+		{"bom-crlf.txt", bom + "alpha\r\nbeta\r\n", bom + "alpha\r\nBETA\r\n"},
+		{"new.txt", "", "one\ntwo"},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			var path string
-			script := copilotEdits(&path)
-			if test.before == "" {
-				script = copilotCalls(&path, "create", map[string]any{"file_text": test.want})
+		step(t, test.name, func(t *testing.T) {
+			path := filepath.Join(w.project, test.name)
+			if test.before != "" {
+				w.file(test.name, test.before)
 			}
-			w := newCopilotWorld(t, script)
-			if path = filepath.Join(w.project, "a.txt"); test.before != "" {
-				w.file("a.txt", test.before)
-			}
-			e, cli := w.copilotInEditor()
-			cli.ask("change it")
-			d := next(t, "diff", e.opened)
+			d := proposed(cli, test.name)
 			if d.Original != test.before || d.Proposed != test.want || d.Exists != (test.before != "") {
 				t.Errorf("the diff is %+v, want %q", d, test.want)
 			}
 			// A view may show other line endings.
 			d.Proposed = strings.ReplaceAll(d.Proposed, "\r\n", "\n")
 			e.accepted(w, d)
-			cli.see(after)
+			cli.see(changedFile(test.name))
 			w.wantFile(path, test.want)
-			e.wantWritten()
+			e.wantWritten(d)
 		})
 	}
-}
-
-// What Copilot CLI would take for something else than the user meant.
-func TestCopilotTraps(t *testing.T) {
-	copilotCommand(t)
-	if !isolated(t) {
-		return
-	}
-	// The agent would write its own text instead.
-	t.Run("edited", func(t *testing.T) {
-		var path string
-		w := newCopilotWorld(t, copilotEdits(&path))
-		path = w.file("a.txt", "beta\n")
-		e, cli := w.copilotInEditor()
-		cli.ask("change it")
-		d := next(t, "diff", e.opened)
-		res, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: "mine\n"})
-		if err != nil || res.Status != editor.StatusRefused || !strings.Contains(res.Message, "ignores edits") {
-			t.Errorf("%+v, %v", res, err)
-		}
-		e.accepted(w, d)
-		cli.see(after)
-		w.wantFile(path, "BETA\n")
-	})
-	// The agent would overwrite what has changed.
-	t.Run("changed on disk", func(t *testing.T) {
-		var path string
-		w := newCopilotWorld(t, copilotEdits(&path))
-		path = w.file("a.txt", "beta\n")
-		e, cli := w.copilotInEditor()
-		cli.ask("change it")
-		d := next(t, "diff", e.opened)
-		w.file("a.txt", "theirs\n")
-		res, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: d.Proposed})
-		if err != nil || res.Status != editor.StatusRefused || res.Version != "" || !strings.Contains(res.Message, "overwrite") {
-			t.Errorf("%+v, %v", res, err)
-		}
-		if err := e.Reject(w.context(), d.ID); err != nil {
-			t.Fatal(err)
-		}
-		cli.see("cancelled by user")
-		w.wantFile(path, "theirs\n")
-	})
-	// With nothing that shows changes, the agent's own question counts.
-	t.Run("no view", func(t *testing.T) {
-		var path string
-		w := newCopilotWorld(t, copilotEdits(&path))
-		path = w.file("a.txt", "beta\n")
-		e := w.edit(func(p *editor.InitializeParams) { p.Diff = false })
-		cli := w.copilot()
-		w.copilotConnects(e, cli, 1)
-		cli.ask("change it")
-		cli.see("Do you want to edit")
-		cli.press("Enter")
-		cli.see(after)
-		w.wantFile(path, "BETA\n")
-	})
-	t.Run("two agents", func(t *testing.T) {
-		var path string
-		w := newCopilotWorld(t, copilotEdits(&path))
-		path = w.file("a.txt", "beta\n")
-		e, one := w.copilotInEditor()
-		two := w.copilot()
-		w.copilotConnects(e, two, 2)
-		one.ask("change it")
-		first := next(t, "diff", e.opened)
-		two.ask("change it")
-		second := next(t, "diff", e.opened)
-		if err := e.Reject(w.context(), first.ID); err != nil {
-			t.Fatal(err)
-		}
-		one.see("cancelled by user")
-		e.accepted(w, second)
-		two.see(after)
-		w.wantFile(path, "BETA\n")
-	})
-	// A killed agent's proposal is kept.
-	t.Run("killed", func(t *testing.T) {
-		var path string
-		w := newCopilotWorld(t, copilotEdits(&path))
-		path = w.file("a.txt", "beta\n")
-		e, cli := w.copilotInEditor()
-		cli.ask("change it")
-		d := next(t, "diff", e.opened)
-		kill(cli.PID)
-		for c := range e.events {
-			if c.State == editor.StateOrphaned {
-				break
-			}
-		}
-		if agents := e.agents(t); len(agents) > 0 {
-			t.Errorf("agents %v", agents)
-		}
-		if res, err := e.Save(w.context(), editor.DiffAccept{ID: d.ID, Content: d.Proposed}); err != nil {
-			t.Fatalf("%+v, %v", res, err)
-		}
-		w.wantFile(path, "BETA\n")
-	})
 	// The agent does not notice that the companion has restarted. Its own question works,
 	// and /ide connects it again.
-	t.Run("restart", func(t *testing.T) {
-		var path string
-		w := newCopilotWorld(t, copilotEdits(&path))
-		path = w.file("a.txt", "beta\n")
-		e, cli := w.copilotInEditor()
+	step(t, "restart", func(t *testing.T) {
+		path := w.file("again.txt", "beta\n")
 		e.cmd.Process.Kill()
 		e.cmd.Wait()
 		e = w.edit(nil)
@@ -408,10 +337,36 @@ func TestCopilotTraps(t *testing.T) {
 		cli.see("Select an IDE")
 		cli.press("Enter")
 		waitFor(t, "the agent", func() bool { return len(e.agents(t)) == 1 })
-		cli.see(copilotReady)
-		cli.ask("change it")
-		e.accepted(w, next(t, "diff", e.opened))
-		cli.see(after)
+		e.accepted(w, proposed(cli, "again.txt"))
+		cli.see(changedFile("again.txt"))
+		w.wantFile(path, "BETA\n")
+	})
+	step(t, "two agents", func(t *testing.T) {
+		path := w.file("both.txt", "beta\n")
+		two := w.copilot()
+		w.copilotConnects(e, two, 2)
+		first, second := proposed(cli, "both.txt"), proposed(two, "both.txt")
+		rejected(cli, first)
+		e.accepted(w, second)
+		two.see(changedFile("both.txt"))
+		w.wantFile(path, "BETA\n")
+	})
+	// A killed agent's proposal is kept.
+	step(t, "killed", func(t *testing.T) {
+		path := w.file("kept.txt", "beta\n")
+		d := proposed(cli, "kept.txt")
+		kill(cli.PID)
+		for c := range e.events {
+			if c.ID == d.ID && c.State == editor.StateOrphaned {
+				break
+			}
+		}
+		if agents := e.agents(t); len(agents) != 1 {
+			t.Errorf("agents %v", agents)
+		}
+		if res, err := e.Save(w.context(), editor.DiffAccept{ID: d.ID, Content: d.Proposed}); err != nil {
+			t.Fatalf("%+v, %v", res, err)
+		}
 		w.wantFile(path, "BETA\n")
 	})
 }

@@ -350,19 +350,60 @@ func (e *plugin) env() (env []string) {
 	return env
 }
 
+// closeOf waits until a diff is closed. It skips the ends of earlier ones.
+func (e *plugin) closeOf(id string) editor.DiffClose {
+	e.t.Helper()
+	for {
+		if c := next(e.t, "close", e.closed); c.ID == id {
+			return c
+		}
+	}
+}
+
 // wantWritten waits until Pollux has found the text of an accepted change in the file. If a
 // busy agent writes it late, Pollux first says that it is not written.
-func (e *plugin) wantWritten() {
+func (e *plugin) wantWritten(d editor.Diff) {
 	e.t.Helper()
-	switch c := next(e.t, "close", e.closed); c.Reason {
+	switch c := e.closeOf(d.ID); c.Reason {
 	case editor.ReasonAccepted:
 	case editor.ReasonUnwritten:
-		for !strings.Contains(next(e.t, "message", e.texts), "was written now, with the text that you accepted") {
+		for text := ""; !strings.Contains(text, d.Path) || !strings.Contains(text, "was written now, with the text that you accepted"); {
+			text = next(e.t, "message", e.texts)
 		}
 	default:
 		e.t.Errorf("closed: %+v", c)
 	}
 }
+
+// step runs a part of a test whose later parts need it.
+func step(t *testing.T, name string, part func(t *testing.T)) {
+	t.Helper()
+	if !t.Run(name, part) {
+		t.FailNow()
+	}
+}
+
+// changed matches the prompt that asks the model of [changes] for a change.
+var changed = regexp.MustCompile(`\bchange (\S+)`)
+
+// changes is a model that makes the calls for the file that the last prompt names, as in
+// "change a.txt", and then says [changedFile] of it.
+func changes(calls func(name string) []fakemodel.Part) fakemodel.Script {
+	return func(r fakemodel.Request) fakemodel.Reply {
+		all := changed.FindAllStringSubmatch(r.Prompt, -1)
+		if len(all) == 0 {
+			return fakemodel.Say(after)
+		}
+		name := all[len(all)-1][1]
+		if parts := calls(name); r.Step < len(parts) {
+			return fakemodel.Reply{Parts: parts[r.Step : r.Step+1]}
+		}
+		return fakemodel.Say(changedFile(name))
+	}
+}
+
+// changedFile is what the model of [changes] says at the end.
+func changedFile(name string) string { return "The change of " + name + " is decided." }
 
 // leave changes the text in the editor's diff view without sending it.
 func (e *plugin) leave(id, text string) {
