@@ -12,7 +12,7 @@ import (
 
 // securityTests names the tests of each claim of docs/SECURITY.md, by words of the claim.
 var securityTests = map[string]string{
-	"An accept succeeds only when the file holds the accepted text": "TestAcceptedButNotWritten TestTrap8CancelledChangeIsNotWritten TestJournalHasTheAcceptedText",
+	"An accept succeeds only when the file holds the accepted text": "TestAcceptedButNotWritten TestGemini TestJournalHasTheAcceptedText",
 	"You can decide on a change only after it has been in view for half a second": `
 		TestPageDoubleClick TestPageKeyTwiceOrHeld TestPageAnotherTookThePlace TestPageBehindTheKeys
 		TestSettle TestHeldKey TestReviewPopupWhileTyping TestReviewKeyMeantForAnother
@@ -23,7 +23,7 @@ var securityTests = map[string]string{
 	"`send` pastes nothing while a change of that agent waits":                    "TestSendWhileADiffIsOpen",
 	"The review page cannot send":                                                 "TestPageSendsNothing",
 	"press Enter only if the terminal then shows the text":                        "TestEditorAnswersNoQuestion",
-	"A file that changed after the proposal is not overwritten without asking":    "TestChangedOnDiskIsAConflict",
+	"A file that changed after the proposal is not overwritten without asking":    "TestGemini",
 	"A change that cannot be displayed is answered only in the agent's terminal":  "TestWhatCannotBeDisplayedIsAnsweredInTheTerminal",
 	"If the review page cannot send a text, you can still copy it":                "TestPageReconnects TestPageTypedAfterAccept TestPageOlderText",
 	"Saving a file keeps its mode, owner, hard links and extended attributes": `
@@ -138,11 +138,8 @@ var pageTests = map[string]string{
 	"docs/COMPANION.md": `
 		TestAcceptedButNotWritten TestCloseFlushesAndEndsGracefully TestKeepAliveComments TestNpmSDK
 		TestOddWorkspaceName TestOldRelease TestOpenDiffRefusals TestPIDs TestSpellingsOfAPath
-		TestStdioTransport TestTrap1YesInTheTerminalKeepsEdits TestTrap2And3YesInTheTerminalIsNoRejection
-		TestTrap4NoEditorStillShowsOnThePage TestTrap4WhatCannotBeDisplayed TestTrap5EmptyTextIsNotAccepted
-		TestTrap6EditorGoneAnswersTheCLI TestTrap6OutcomesAreQueuedOverAReconnect
-		TestTrap7LineEndsAndMarksSurvive TestTrap7TwoCLIsOnOneFile TestTrap8CancelledChangeIsNotWritten
-		TestTrap8InterruptClosesTheDiff TestTrap8KilledCLILeavesTheProposal TestUnknownMethodIsAnError
+		TestStdioTransport TestGemini TestPageEditsAndAccepts TestTrap6EditorGoneAnswersTheCLI
+		TestTrap6OutcomesAreQueuedOverAReconnect TestUnknownMethodIsAnError
 		TestWhatCannotBeDisplayedIsAnsweredInTheTerminal`,
 	"docs/CONFORMANCE.md": `
 		TestConformanceOfNeovim TestFaults`,

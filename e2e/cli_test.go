@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -12,6 +13,7 @@ import (
 
 	"pollux/internal/editor"
 	"pollux/internal/fakemodel"
+	"pollux/internal/ide/geminiide/client"
 )
 
 // write returns a model that writes one file and then says so.
@@ -29,25 +31,74 @@ const (
 	after = "The tool has answered."
 )
 
-// propose sets up most tests: the CLI is connected to an editor, has proposed a
-// change to a file, and asks about it.
-func propose(t *testing.T, before, proposed string) (w *world, path string, e *plugin, cli *terminal, d editor.Diff) {
-	t.Helper()
-	w = newWorld(t, write(&path, proposed))
-	path = w.file("f.txt", before)
-	e = w.edit(nil)
-	cli = e.gemini(w)
-	cli.prompt("change it")
-	d = next(t, "diff", e.opened)
-	cli.expect(asks)
-	return w, path, e, cli, d
-}
+// Gemini CLI, the real one, and a scripted editor. It is one session, because the CLI's start
+// takes longer than all of its answers.
+func TestGemini(t *testing.T) {
+	type proposal struct{ file, text string }
+	proposals := map[string]proposal{
+		"killed.txt":    {"", "two\n"},
+		"edits.txt":     {"", "one\ntwo\n"},
+		"rejected.txt":  {"", "two\n"},
+		"typed.txt":     {"", "one\ntwo\n"},
+		"json.txt":      {"", "one\ntwo\n"},
+		"yes.txt":       {"", "one\ntwo\n"},
+		"no.txt":        {"", "two\n"},
+		"latin1.py":     {"", "# cafe\nx = 2\n"},
+		"binary":        {"", "text\n"},
+		"empty.txt":     {"", "two\n"},
+		"crlf.txt":      {"", "one\n2\n"},
+		"bom.txt":       {"", "two\n"},
+		"no-end.txt":    {"", "two"},
+		"conflict.txt":  {"", "two\n"},
+		"cancelled.txt": {"", "two\n"},
+		"first":         {"both.txt", "first\n"},
+		"second":        {"both.txt", "second\n"},
+		"closed.txt":    {"", "two\n"},
+		"crash.txt":     {"", "two\n"},
+	}
+	var w *world
+	w = newWorld(t, changes(func(name string) []fakemodel.Part {
+		p := proposals[name]
+		path := filepath.Join(w.project, cmp.Or(p.file, name))
+		return []fakemodel.Part{{Call: "write_file", Args: map[string]any{"file_path": path, "content": p.text}}}
+	}))
+	e := w.edit(nil)
 
-func TestConnectsAndSendsContext(t *testing.T) {
-	w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("Seen.") })
+	// proposed asks a CLI for a change, and returns it when the CLI asks about it.
+	proposed := func(cli *terminal, e *plugin, name string) editor.Diff {
+		t.Helper()
+		cli.prompt("change " + name)
+		d := next(t, "diff", e.opened)
+		if want := cmp.Or(proposals[name].file, name); filepath.Base(d.Path) != want {
+			t.Fatalf("the diff is %+v, want one of %s", d, want)
+		}
+		cli.expect(asks)
+		return d
+	}
+	accept := func(d editor.Diff, text string) {
+		t.Helper()
+		if res, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: text}); err != nil || res.Status != editor.StatusAccepted {
+			t.Fatalf("accept = %+v, %v", res, err)
+		}
+	}
+	// state waits until a diff is in a state.
+	state := func(e *plugin, d editor.Diff, want string) {
+		t.Helper()
+		for ch := (editor.DiffChange{}); ch.ID != d.ID || ch.State != want; {
+			ch = next(t, "diff/changed", e.events)
+		}
+	}
+	// message waits until the user reads about a file, and returns the text.
+	message := func(e *plugin, path string) (text string) {
+		t.Helper()
+		for !strings.Contains(text, path) {
+			text = next(t, "message", e.texts)
+		}
+		return text
+	}
+
 	a, b := w.file("a.go", "package a\n"), w.file("b.go", "package b\n")
 	w.file(".env", "SECRET=1\n")
-	e := w.edit(nil)
 	e.Update(w.context(), editor.Snapshot{Files: []editor.File{
 		{Path: a, Focused: 10, Active: true, Cursor: &editor.Cursor{Line: 1, Character: 9}, Selection: "package"},
 		{Path: b, Focused: 5},
@@ -55,33 +106,272 @@ func TestConnectsAndSendsContext(t *testing.T) {
 		{Path: filepath.Join(w.project, "unsaved"), Focused: 6},
 	}})
 	cli := w.gemini(current, append(e.env(), plain()...))
-	cli.ideStatus("Connected to Test Editor")
-	cli.expect("a.go (active)")
-	cli.prompt("hello there")
-	cli.expect("Seen.")
-	r, err := w.model.Wait(w.context(), func(r fakemodel.Request) bool { return strings.Contains(r.Prompt, "hello there") })
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := editorContext(t, r.Text)
-	want := map[string]any{
-		"activeFile":     map[string]any{"path": a, "cursor": map[string]any{"line": 1.0, "character": 9.0}, "selectedText": "package"},
-		"otherOpenFiles": []any{b},
-	}
-	if g, w := toJSON(t, got), toJSON(t, want); g != w {
-		t.Errorf("the model received %s, want %s", g, w)
-	}
+	step(t, "context", func(t *testing.T) {
+		cli.ideStatus("Connected to Test Editor")
+		cli.expect("a.go (active)")
+		cli.prompt("hello there")
+		cli.expect(after)
+		r, err := w.model.Wait(w.context(), func(r fakemodel.Request) bool { return strings.Contains(r.Prompt, "hello there") })
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := editorContext(t, r.Text)
+		want := map[string]any{
+			"activeFile":     map[string]any{"path": a, "cursor": map[string]any{"line": 1.0, "character": 9.0}, "selectedText": "package"},
+			"otherOpenFiles": []any{b},
+		}
+		if g, w := toJSON(t, got), toJSON(t, want); g != w {
+			t.Errorf("the model received %s, want %s", g, w)
+		}
+		// Later prompts contain what has changed.
+		e.Update(w.context(), editor.Snapshot{Files: []editor.File{{Path: b, Focused: 20, Active: true, Cursor: &editor.Cursor{Line: 2, Character: 1}}}})
+		cli.expect("1 open file")
+		cli.prompt("and now")
+		r, err = w.model.Wait(w.context(), func(r fakemodel.Request) bool { return strings.Contains(r.Prompt, "and now") })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(r.Prompt, "filesClosed") || !strings.Contains(r.Prompt, "activeFileChanged") {
+			t.Errorf("the second prompt came with %q, want the changes", r.Prompt)
+		}
+		cli.expect(after)
+	})
 
-	// Later prompts contain what has changed.
-	e.Update(w.context(), editor.Snapshot{Files: []editor.File{{Path: b, Focused: 20, Active: true, Cursor: &editor.Cursor{Line: 2, Character: 1}}}})
-	cli.expect("1 open file")
-	cli.prompt("and now")
-	r, err = w.model.Wait(w.context(), func(r fakemodel.Request) bool { return strings.Contains(r.Prompt, "and now") })
-	if err != nil {
-		t.Fatal(err)
+	// With two editors on one project, the environment of the terminal decides.
+	other := w.edit(func(p *editor.InitializeParams) { p.Editor.DisplayName = "Window Two" })
+	var two *terminal
+	var orphan editor.Diff
+	step(t, "two editors", func(t *testing.T) {
+		theirs := w.gemini(current, other.env())
+		theirs.ideStatus("Connected to Window Two")
+		w.file("killed.txt", "one\n")
+		orphan = proposed(theirs, other, "killed.txt")
+		killSession(t, theirs.cmd.Process.Pid) // what becomes of its change: below
+		two = e.gemini(w)
+		two.ideStatus("Connected to Test Editor")
+	})
+
+	step(t, "accept with edits", func(t *testing.T) {
+		path := w.file("edits.txt", "one\n")
+		d := proposed(cli, e, "edits.txt")
+		if d.Path != path || d.Original != "one\n" || d.Proposed != "one\ntwo\n" || !d.Exists {
+			t.Errorf("diff/open said %+v", d)
+		}
+		accept(d, "one\nthree\n")
+		cli.expect(changedFile("edits.txt"))
+		w.wantFile(path, "one\nthree\n")
+	})
+	step(t, "reject", func(t *testing.T) {
+		path := w.file("rejected.txt", "one\n")
+		d := proposed(cli, e, "rejected.txt")
+		if err := e.Reject(w.context(), d.ID); err != nil {
+			t.Fatal(err)
+		}
+		cli.expect("Request cancelled")
+		cli.expect(ready)
+		w.wantFile(path, "one\n")
+	})
+	// Trap 1: closeDiff returns JSON. With bare text the CLI would lose the edits
+	// that the user made before the yes in the terminal, and it would parse text
+	// that happens to be a JSON object with a content key.
+	for name, edited := range map[string]string{"typed.txt": "one\nmine\n", "json.txt": `{"content": "not this"}` + "\n"} {
+		step(t, "trap 1, "+name, func(t *testing.T) {
+			path := w.file(name, "one\n")
+			d := proposed(cli, e, name)
+			e.leave(d.ID, edited) // typed a moment ago, not yet sent
+			cli.keys("1")
+			if c := e.closeOf(d.ID); c.Reason != editor.ReasonClosed {
+				t.Errorf("diff/close said %+v", c)
+			}
+			cli.expect(changedFile(name))
+			w.wantFile(path, edited)
+		})
 	}
-	if !strings.Contains(r.Prompt, "filesClosed") || !strings.Contains(r.Prompt, "activeFileChanged") {
-		t.Errorf("the second prompt came with %q, want the changes", r.Prompt)
+	// Trap 2: a diffRejected sent when the CLI closes a diff would turn the user's
+	// yes into a rejection. Trap 3: the CLI sends suppressNotification, which the
+	// specification does not mention.
+	step(t, "trap 2 and 3", func(t *testing.T) {
+		path := w.file("yes.txt", "one\n")
+		proposed(cli, e, "yes.txt")
+		cli.keys("1")
+		cli.expect(changedFile("yes.txt"))
+		w.wantFile(path, "one\ntwo\n")
+		if diffs, err := e.Diffs(w.context()); err != nil || len(diffs) != 0 {
+			t.Errorf("still open: %v, %v", diffs, err)
+		}
+	})
+	step(t, "no in the terminal", func(t *testing.T) {
+		path := w.file("no.txt", "one\n")
+		d := proposed(cli, e, "no.txt")
+		cli.keys("\x1b")
+		e.closeOf(d.ID)
+		w.wantFile(path, "one\n")
+		cli.expect("Request cancelled")
+		cli.expect(ready)
+	})
+	// Trap 4, for files that cannot be displayed: the CLI took the error for its
+	// own bug ("CRITICAL: Unhandled Promise Rejection"), and the yes in its
+	// terminal wrote nothing.
+	for name, old := range map[string]string{"latin1.py": "# caf\xe9\nx = 1\n", "binary": "a\x00b\n"} {
+		step(t, "trap 4, "+name, func(t *testing.T) {
+			path := w.file(name, old)
+			cli.prompt("change " + name)
+			cli.expect(asks)
+			if text := message(e, path); !strings.Contains(text, "Answer in the terminal") {
+				t.Errorf("the user reads %q", text)
+			}
+			cli.keys("1")
+			cli.expect(changedFile(name))
+			w.wantFile(path, proposals[name].text)
+		})
+	}
+	// Trap 5: the CLI treats empty content as missing and writes its own proposal.
+	step(t, "trap 5", func(t *testing.T) {
+		path := w.file("empty.txt", "one\n")
+		d := proposed(cli, e, "empty.txt")
+		res, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: ""})
+		if err != nil || res.Status != editor.StatusRefused || res.Message == "" {
+			t.Errorf("accept of an empty text = %+v, %v; want a warning", res, err)
+		}
+		w.wantFile(path, "one\n")
+		accept(d, "rest\n")
+		cli.expect(changedFile("empty.txt"))
+		w.wantFile(path, "rest\n")
+	})
+	// Trap 7, line endings: the CLI proposes LF for a CRLF file and restores CRLF.
+	for _, test := range []struct{ name, before, accepted, want string }{
+		{"crlf.txt", "one\r\ntwo\r\n", "one\ntwo!\n", "one\r\ntwo!\r\n"},
+		{"bom.txt", "\uFEFFone\n", "two!\n", "\uFEFFtwo!\n"},
+		{"no-end.txt", "one", "two!", "two!"},
+	} {
+		step(t, "trap 7, "+test.name, func(t *testing.T) {
+			path := w.file(test.name, test.before)
+			accept(proposed(cli, e, test.name), test.accepted)
+			cli.expect(changedFile(test.name))
+			w.wantFile(path, test.want)
+		})
+	}
+	// The CLI overwrites the current contents of the file, so the user decides
+	// whether it may.
+	step(t, "changed on disk", func(t *testing.T) {
+		path := w.file("conflict.txt", "one\n")
+		d := proposed(cli, e, "conflict.txt")
+		const theirs = "one, and another program's line\n"
+		w.file("conflict.txt", theirs)
+		res, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: d.Text()})
+		if err != nil || res.Status != editor.StatusConflict || res.Disk != theirs {
+			t.Fatalf("accept = %+v, %v; want a conflict with the file's text", res, err)
+		}
+		w.wantFile(path, theirs)
+		if res, err = e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: d.Text(), Overwrite: res.Version}); err != nil || res.Status != editor.StatusAccepted {
+			t.Fatalf("accept again = %+v, %v", res, err)
+		}
+		cli.expect(changedFile("conflict.txt"))
+		w.wantFile(path, "two\n")
+	})
+	// Trap 8, without a trace: after one Ctrl-C the CLI has cancelled the change
+	// and continues. It sends nothing, not even with the next prompt, and ignores
+	// the accept. The user read that the change was accepted.
+	step(t, "trap 8, cancelled", func(t *testing.T) {
+		path := w.file("cancelled.txt", "one\n")
+		d := proposed(cli, e, "cancelled.txt")
+		cli.keys("\x03")
+		cli.expect("Request cancelled")
+		accept(d, "two, edited\n")
+		state(e, d, editor.StateAccepted)
+		if c := e.closeOf(d.ID); c.Reason != editor.ReasonUnwritten {
+			t.Errorf("diff/close said %+v", c)
+		}
+		restore := "pollux journal restore " + d.ID
+		if text := message(e, path); !strings.Contains(text, restore) {
+			t.Errorf("the user reads %q", text)
+		}
+		w.wantFile(path, "one\n")
+		if out := w.pollux("journal"); !strings.Contains(out, "accepted, not written, edited") || !strings.Contains(out, restore) {
+			t.Errorf("the journal says %q", out)
+		}
+		w.pollux(strings.Fields(restore)[1:]...)
+		w.wantFile(path, "two, edited\n")
+	})
+	// Trap 7: two CLIs change one file, and each receives its own answer. The path
+	// in the answer is the one that the CLI sent, with symlinks resolved.
+	step(t, "trap 7, two CLIs", func(t *testing.T) {
+		path := w.file("both.txt", "one\n")
+		d1, d2 := proposed(cli, e, "first"), proposed(two, e, "second")
+		if err := e.Reject(w.context(), d2.ID); err != nil {
+			t.Fatal(err)
+		}
+		two.expect("Request cancelled")
+		two.expect(ready)
+		w.wantFile(path, "one\n")
+		accept(d1, d1.Text())
+		cli.expect(changedFile("first"))
+		w.wantFile(path, "first\n")
+	})
+	// Trap 8: when a CLI is killed, only its event stream ends. Pollux keeps the
+	// proposal and notifies the user, who can still save the text to the file.
+	step(t, "trap 8, killed", func(t *testing.T) {
+		state(other, orphan, editor.StateOrphaned)
+		if text := next(t, "message", other.texts); !strings.Contains(text, "kept") {
+			t.Errorf("the user read %q", text)
+		}
+		res, err := other.Save(w.context(), editor.DiffAccept{ID: orphan.ID, Content: "two, saved\n"})
+		if err != nil || res.Status != editor.StatusAccepted {
+			t.Fatalf("save = %+v, %v", res, err)
+		}
+		w.wantFile(orphan.Path, "two, saved\n")
+		other.Client.Close()
+		other.cmd.Wait()
+	})
+	// Trap 8: Ctrl-C closes the diff without suppressNotification.
+	step(t, "trap 8, interrupt", func(t *testing.T) {
+		path := w.file("closed.txt", "one\n")
+		d := proposed(two, e, "closed.txt")
+		two.keys("\x03")
+		two.keys("\x03")
+		e.closeOf(d.ID)
+		w.wantFile(path, "one\n")
+	})
+	// kill -9 of the companion, and of the editor with it, while a diff is open:
+	// the journal has the proposal and the edits, and restore writes them.
+	step(t, "the companion is killed", func(t *testing.T) {
+		path := w.file("crash.txt", "one\n")
+		d := proposed(cli, e, "crash.txt")
+		if err := e.Edit(w.context(), d.ID, "two, edited\n"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.Status(w.context()); err != nil {
+			t.Fatal(err)
+		}
+		e.cmd.Process.Kill()
+		<-e.Done()
+		e.cmd.Wait()
+		if out := w.pollux("journal"); !strings.Contains(out, d.ID) || !strings.Contains(out, "orphaned, edited") {
+			t.Errorf("the journal lists %q", out)
+		}
+		if out := w.pollux("journal", "show", d.ID); out != "two, edited\n" {
+			t.Errorf("the journal shows %q", out)
+		}
+		w.pollux("journal", "restore", d.ID)
+		w.wantFile(path, "two, edited\n")
+		// Removes the files that the killed one left.
+		again := w.edit(nil)
+		files, _ := filepath.Glob(filepath.Join(w.tmp(), "gemini", "ide", "*"))
+		for _, f := range files {
+			data, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got struct{ Port int }
+			if json.Unmarshal(data, &got); got.Port != again.info.Port {
+				t.Errorf("%s of the killed companion is left", filepath.Base(f))
+			}
+		}
+	})
+	cli.mu.Lock()
+	defer cli.mu.Unlock()
+	if strings.Contains(cli.text, "CRITICAL") || strings.Contains(cli.text, "Unhandled") {
+		t.Error("the CLI reports an internal error")
 	}
 }
 
@@ -109,160 +399,43 @@ func editorContext(t *testing.T, text string) (v any) {
 	return v
 }
 
-func TestAcceptWithEdits(t *testing.T) {
-	var path string
-	w := newWorld(t, write(&path, "one\ntwo\n"))
-	path = w.file("f.txt", "one\n")
-	e := w.edit(nil)
-	cli := e.gemini(w)
-	cli.prompt("change it")
-	d := next(t, "diff", e.opened)
-	if d.Path != path || d.Original != "one\n" || d.Proposed != "one\ntwo\n" || !d.Exists {
-		t.Errorf("diff/open said %+v", d)
-	}
-	cli.expect(asks)
-	res, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: "one\nthree\n"})
-	if err != nil || res.Status != editor.StatusAccepted {
-		t.Fatalf("accept = %+v, %v", res, err)
-	}
-	cli.expect(after)
-	w.wantFile(path, "one\nthree\n")
-}
-
-func TestReject(t *testing.T) {
-	w, path, e, cli, d := propose(t, "one\n", "two\n")
-	if err := e.Reject(w.context(), d.ID); err != nil {
-		t.Fatal(err)
-	}
-	cli.expect("Request cancelled", ready)
-	w.wantFile(path, "one\n")
-}
-
-// Trap 1: closeDiff returns JSON. With bare text the CLI would lose the edits
-// that the user made before the yes in the terminal, and it would parse text
-// that happens to be a JSON object with a content key.
-func TestTrap1YesInTheTerminalKeepsEdits(t *testing.T) {
-	for _, tt := range []struct{ name, edited string }{
-		{"edits", "one\nmine\n"},
-		{"JSON", `{"content": "not this"}` + "\n"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			w, path, e, cli, d := propose(t, "one\n", "one\ntwo\n")
-			e.leave(d.ID, tt.edited) // typed a moment ago, not yet sent
-			cli.keys("1")
-			if c := next(t, "close", e.closed); c.ID != d.ID || c.Reason != editor.ReasonClosed {
-				t.Errorf("diff/close said %+v", c)
-			}
-			cli.expect(after)
-			w.wantFile(path, tt.edited)
-		})
-	}
-}
-
-// Trap 2: a diffRejected sent when the CLI closes a diff would turn the user's
-// yes into a rejection. Trap 3: the CLI sends suppressNotification, which the
-// specification does not mention.
-func TestTrap2And3YesInTheTerminalIsNoRejection(t *testing.T) {
-	w, path, e, cli, _ := propose(t, "one\n", "one\ntwo\n")
-	cli.keys("1")
-	cli.expect(after)
-	w.wantFile(path, "one\ntwo\n")
-	if diffs, err := e.Diffs(w.context()); err != nil || len(diffs) != 0 {
-		t.Errorf("still open: %v, %v", diffs, err)
-	}
-}
-
-func TestNoInTheTerminalClosesTheDiff(t *testing.T) {
-	w, path, e, cli, d := propose(t, "one\n", "two\n")
-	cli.keys("\x1b")
-	if c := next(t, "close", e.closed); c.ID != d.ID {
-		t.Errorf("diff/close said %+v", c)
-	}
-	w.wantFile(path, "one\n")
-}
-
-// Trap 4: openDiff with isError breaks a later yes in the terminal, so a
-// companion returns it only if no client can show the diff. The review page
-// can.
-func TestTrap4NoEditorStillShowsOnThePage(t *testing.T) {
-	var path string
-	w := newWorld(t, write(&path, "two\n"))
-	path = w.file("f.txt", "one\n")
-	e := w.edit(func(p *editor.InitializeParams) { p.Diff = false; p.Settings.ReviewPage = true })
-	cli := e.gemini(w)
-	cli.prompt("change it")
-	cli.expect(asks)
-	cli.keys("1")
-	cli.expect(after)
-	w.wantFile(path, "two\n")
-}
-
-// Trap 4, for files that cannot be displayed: the CLI took the error for its
-// own bug ("CRITICAL: Unhandled Promise Rejection"), and the yes in its
-// terminal wrote nothing.
-func TestTrap4WhatCannotBeDisplayed(t *testing.T) {
-	for _, tt := range []struct{ name, old, proposed string }{
-		{"latin1.py", "# caf\xe9\nx = 1\n", "# cafe\nx = 2\n"},
-		{"binary", "a\x00b\n", "text\n"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			var path string
-			w := newWorld(t, write(&path, tt.proposed))
-			path = w.file(tt.name, tt.old)
-			e := w.edit(nil)
-			cli := e.gemini(w)
-			cli.prompt("change it")
-			cli.expect(asks)
-			if text := next(t, "message", e.texts); !strings.Contains(text, path) || !strings.Contains(text, "Answer in the terminal") {
-				t.Errorf("the user reads %q", text)
-			}
-			cli.keys("1")
-			cli.expect(after)
-			w.wantFile(path, tt.proposed)
-			cli.prompt("and again") // the error appeared in the next turn
-			cli.expect(asks)
-			cli.keys("1")
-			cli.expect(after)
-			cli.mu.Lock()
-			defer cli.mu.Unlock()
-			if strings.Contains(cli.text, "CRITICAL") || strings.Contains(cli.text, "Unhandled") {
-				t.Error("the CLI reports an internal error")
-			}
-		})
-	}
-}
-
-// Trap 5: the CLI treats empty content as missing and writes its own proposal.
-func TestTrap5EmptyTextIsNotAccepted(t *testing.T) {
-	w, path, e, cli, d := propose(t, "one\n", "two\n")
-	res, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: ""})
-	if err != nil || res.Status != editor.StatusRefused || res.Message == "" {
-		t.Errorf("accept of an empty text = %+v, %v; want a warning", res, err)
-	}
-	w.wantFile(path, "one\n")
-	if _, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: "rest\n"}); err != nil {
-		t.Fatal(err)
-	}
-	cli.expect(after)
-	w.wantFile(path, "rest\n")
-}
-
-// Trap 6: a companion that exits leaves no CLI waiting.
+// Trap 6: a companion that exits leaves no CLI waiting. The real one waits in
+// TestPageListsSeveral.
 func TestTrap6EditorGoneAnswersTheCLI(t *testing.T) {
 	for _, way := range []string{"end of input", "SIGTERM", "SIGHUP"} {
 		t.Run(way, func(t *testing.T) {
-			w, path, e, cli, _ := propose(t, "one\n", "two\n")
+			w := newWorld(t, silent)
+			path := w.file("f.txt", "one\n")
+			e := w.edit(nil)
+			c, err := client.Dial(w.context(), e.info.Port, e.info.Token)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if err := c.Listen(w.context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.OpenDiff(w.context(), path, "two\n"); err != nil {
+				t.Fatal(err)
+			}
+			next(t, "diff", e.opened)
 			switch way {
 			case "end of input":
 				e.Client.Close()
 			default:
 				e.cmd.Process.Signal(signals[way])
 			}
-			cli.expect("Request cancelled", ready)
-			w.wantFile(path, "one\n")
-			if left, _ := filepath.Glob(filepath.Join(filepath.Dir(w.project), "tmp", "gemini", "ide", "*")); len(left) > 0 {
-				t.Errorf("left behind: %v", left)
+			for {
+				n, ok := <-c.Notifications
+				if !ok {
+					t.Fatalf("the stream ended without an answer: %v", c.Ended)
+				}
+				if n.Method == "ide/diffRejected" {
+					break
+				}
 			}
+			w.wantFile(path, "one\n")
+			waitFor(t, "the end of the companion", func() bool { return len(w.left()) == 0 })
 			if out := w.pollux("journal"); !strings.Contains(out, "  "+filepath.Base(path)+"  ") {
 				t.Errorf("the journal has %q, want the proposal", out)
 			}
@@ -270,174 +443,17 @@ func TestTrap6EditorGoneAnswersTheCLI(t *testing.T) {
 	}
 }
 
-// Trap 7: two CLIs change one file, and each receives its own answer. The path
-// in the answer is the one that the CLI sent, with symlinks resolved.
-func TestTrap7TwoCLIsOnOneFile(t *testing.T) {
-	var path string
-	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
-		if r.Step > 0 {
-			return fakemodel.Say(after)
-		}
-		text := "first\n"
-		if strings.Contains(r.Prompt, "second") {
-			text = "second\n"
-		}
-		return fakemodel.CallTool("write_file", map[string]any{"file_path": path, "content": text})
-	})
-	path = w.file("f.txt", "one\n")
-	e := w.edit(nil)
-	one := e.gemini(w)
-	two := e.gemini(w)
-	one.prompt("the first")
-	d1 := next(t, "diff", e.opened)
-	two.prompt("the second")
-	d2 := next(t, "second diff", e.opened)
-	one.expect(asks)
-	two.expect(asks)
-	if err := e.Reject(w.context(), d2.ID); err != nil {
-		t.Fatal(err)
-	}
-	two.expect("Request cancelled", ready)
-	w.wantFile(path, "one\n")
-	if res, err := e.Accept(w.context(), editor.DiffAccept{ID: d1.ID, Content: d1.Text()}); err != nil || res.Status != editor.StatusAccepted {
-		t.Fatalf("accept = %+v, %v", res, err)
-	}
-	one.expect(after)
-	w.wantFile(path, "first\n")
-}
-
-// Trap 7, line endings: the CLI proposes LF for a CRLF file and restores CRLF.
-func TestTrap7LineEndsAndMarksSurvive(t *testing.T) {
-	for _, tt := range []struct{ name, before, proposed, accepted, want string }{
-		{"CRLF", "one\r\ntwo\r\n", "one\n2\n", "one\ntwo!\n", "one\r\ntwo!\r\n"},
-		{"BOM", "\uFEFFone\n", "two\n", "two!\n", "\uFEFFtwo!\n"},
-		{"no final newline", "one", "two", "two!", "two!"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			w, path, e, cli, d := propose(t, tt.before, tt.proposed)
-			if _, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: tt.accepted}); err != nil {
-				t.Fatal(err)
-			}
-			cli.expect(after)
-			w.wantFile(path, tt.want)
-		})
-	}
-}
-
-// Trap 8: Ctrl-C closes the diff without suppressNotification.
-func TestTrap8InterruptClosesTheDiff(t *testing.T) {
-	w, path, e, cli, d := propose(t, "one\n", "two\n")
-	cli.keys("\x03")
-	cli.keys("\x03")
-	if c := next(t, "close", e.closed); c.ID != d.ID {
-		t.Errorf("diff/close said %+v", c)
-	}
-	w.wantFile(path, "one\n")
-}
-
-// Trap 8, without a trace: after one Ctrl-C the CLI has cancelled the change
-// and continues. It sends nothing, not even with the next prompt, and ignores
-// the accept. The user read that the change was accepted.
-func TestTrap8CancelledChangeIsNotWritten(t *testing.T) {
-	w, path, e, cli, d := propose(t, "one\n", "two\n")
-	cli.keys("\x03")
-	cli.expect("Request cancelled")
-	if _, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: "two, edited\n"}); err != nil {
-		t.Fatal(err)
-	}
-	if ch := next(t, "diff/changed", e.events); ch.ID != d.ID || ch.State != editor.StateAccepted {
-		t.Errorf("diff/changed said %+v", ch)
-	}
-	if c := next(t, "close", e.closed); c.ID != d.ID || c.Reason != editor.ReasonUnwritten {
-		t.Errorf("diff/close said %+v", c)
-	}
-	restore := "pollux journal restore " + d.ID
-	if text := next(t, "message", e.texts); !strings.Contains(text, path) || !strings.Contains(text, restore) {
-		t.Errorf("the user reads %q", text)
-	}
-	w.wantFile(path, "one\n")
-	if out := w.pollux("journal"); !strings.Contains(out, "accepted, not written, edited") || !strings.Contains(out, restore) {
-		t.Errorf("the journal says %q", out)
-	}
-	w.pollux(strings.Fields(restore)[1:]...)
-	w.wantFile(path, "two, edited\n")
-}
-
-// Trap 8: when a CLI is killed, only its event stream ends. Pollux keeps the
-// proposal and notifies the user, who can still save the text to the file.
-func TestTrap8KilledCLILeavesTheProposal(t *testing.T) {
-	var path string
-	w := newWorld(t, write(&path, "two\n"))
-	path = w.file("f.txt", "one\n")
-	e := w.edit(nil)
-	cli := e.gemini(w)
-	cli.prompt("change it")
-	d := next(t, "diff", e.opened)
-	cli.expect(asks)
-	killSession(t, cli.cmd.Process.Pid)
-	if ch := next(t, "word of the end", e.events); ch.ID != d.ID || ch.State != editor.StateOrphaned {
-		t.Errorf("diff/changed said %+v", ch)
-	}
-	if text := next(t, "message", e.texts); !strings.Contains(text, "kept") {
-		t.Errorf("the user read %q", text)
-	}
-	var res editor.DiffAcceptResult
-	if err := e.Call(w.context(), editor.MethodDiffSave, editor.DiffAccept{ID: d.ID, Content: "two, saved\n"}, &res); err != nil || res.Status != editor.StatusAccepted {
-		t.Fatalf("save = %+v, %v", res, err)
-	}
-	w.wantFile(path, "two, saved\n")
-}
-
-// The CLI overwrites the current contents of the file, so the user decides
-// whether it may.
-func TestChangedOnDiskIsAConflict(t *testing.T) {
-	w, path, e, cli, d := propose(t, "one\n", "two\n")
-	w.file("f.txt", "one, and somebody else's line\n")
-	res, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: d.Text()})
-	if err != nil || res.Status != editor.StatusConflict || res.Disk != "one, and somebody else's line\n" {
-		t.Fatalf("accept = %+v, %v; want a conflict with the file's text", res, err)
-	}
-	w.wantFile(path, "one, and somebody else's line\n")
-	if res, err = e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: d.Text(), Overwrite: res.Version}); err != nil || res.Status != editor.StatusAccepted {
-		t.Fatalf("accept again = %+v, %v", res, err)
-	}
-	cli.expect(after)
-	w.wantFile(path, "two\n")
-}
-
-// With two editors on one project, the environment of the terminal decides.
-func TestTwoCompanionsOnOneWorkspace(t *testing.T) {
-	w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("ok") })
-	one := w.edit(func(p *editor.InitializeParams) { p.Editor.DisplayName = "Window One" })
-	two := w.edit(func(p *editor.InitializeParams) { p.Editor.DisplayName = "Window Two" })
-	for _, tt := range []struct {
-		e    *plugin
-		name string
-	}{{one, "Window One"}, {two, "Window Two"}} {
-		cli := w.gemini(current, tt.e.env())
-		cli.ideStatus("Connected to " + tt.name)
-	}
-}
-
-// Without environment variables, the CLI finds the companion by its discovery
-// file.
-func TestFoundByFileAlone(t *testing.T) {
-	w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("ok") })
-	w.edit(nil)
-	cli := w.gemini(current, plain())
-	cli.ideStatus("Connected to Test Editor")
-}
-
-// A root whose name contains a colon and a percent sign.
+// Without environment variables, the CLI finds the companion by its discovery file, in a
+// root whose name contains a colon and a percent sign.
 func TestOddWorkspaceName(t *testing.T) {
-	w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("ok") })
+	w := newWorld(t, silent)
 	odd := filepath.Join(w.project, "a:b %41")
 	if err := os.Mkdir(odd, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	w.project = odd
 	w.edit(nil)
-	cli := w.gemini(current, nil)
+	cli := w.gemini(current, plain())
 	cli.ideStatus("Connected to Test Editor")
 }
 

@@ -263,6 +263,13 @@ func TestPageEditsAndAccepts(t *testing.T) {
 	if err != nil || !strings.Contains(string(got), `import "fmt"`) || !strings.Contains(string(got), "everybody") {
 		t.Errorf("the file holds %q, %v", got, err)
 	}
+
+	// The page counts as a view: an error for openDiff would break a yes in the terminal.
+	cli.prompt("change it")
+	cli.expect(asks)
+	cli.keys("1")
+	cli.expect(after)
+	w.wantFile(path, pageAfter)
 }
 
 // Two CLIs wait. The page lists both, narrow and dark, and rejects one.

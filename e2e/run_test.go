@@ -128,42 +128,6 @@ func TestRunKilled(t *testing.T) {
 	waitFor(t, "the end of the companion", func() bool { return len(w.left()) == 0 })
 }
 
-// kill -9 of the companion, and of the editor with it, while a diff is open:
-// the journal has the proposal and the edits, and restore writes them.
-func TestCompanionKilledWithADiffOpen(t *testing.T) {
-	w, path, e, _, d := propose(t, "one\n", "two\n")
-	if err := e.Edit(w.context(), d.ID, "two, edited\n"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := e.Status(w.context()); err != nil {
-		t.Fatal(err)
-	}
-	e.cmd.Process.Signal(syscall.SIGKILL)
-	<-e.Done()
-	e.cmd.Wait()
-	if out := w.pollux("journal"); !strings.Contains(out, d.ID) || !strings.Contains(out, "orphaned, edited") {
-		t.Errorf("the journal lists %q", out)
-	}
-	if out := w.pollux("journal", "show", d.ID); out != "two, edited\n" {
-		t.Errorf("the journal shows %q", out)
-	}
-	w.pollux("journal", "restore", d.ID)
-	w.wantFile(path, "two, edited\n")
-	// Removes the files that the killed one left.
-	again := w.edit(nil)
-	files, _ := filepath.Glob(filepath.Join(filepath.Dir(w.project), "tmp", "gemini", "ide", "*"))
-	for _, f := range files {
-		data, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got struct{ Port int }
-		if json.Unmarshal(data, &got); got.Port != again.info.Port {
-			t.Errorf("%s of the killed companion is left", filepath.Base(f))
-		}
-	}
-}
-
 // An editor dies with requests in flight. The companion still cleans up.
 func TestEditorDiesWhileTalking(t *testing.T) {
 	w := newWorld(t, silent)
