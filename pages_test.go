@@ -114,15 +114,13 @@ var securityTests = map[string]string{
 // pageTests names tests of other pages. A name may end in the name of a subtest.
 var pageTests = map[string]string{
 	"docs/CLAUDE-CODE.md": `
-		TestBeforeWrite TestClaude/accept TestClaude/context TestClaude/lock TestClaude/reject
-		TestClaude/run TestClaudeDiagnosticsWithoutReview TestClaudeDiagnostics TestClaudeEnv
-		TestClaudeModes TestClaudeTraps/a_normal_end TestClaudeTraps/another_user
-		TestClaudeTraps/changed_on_disk TestClaudeTraps/no_view TestClaudeTraps/restart
-		TestClaudeTraps/the_editor_ends TestClaudeTraps/the_old_text TestClaudeTraps/two_agents
-		TestClaudeWrites TestContext TestDiagnosticsTimeout TestDiagnostics
-		TestEditorDiagnostics/emacs_with_Flycheck TestEditorDiagnostics/emacs_with_Flymake
-		TestEditorDiagnostics/nvim TestEditorDiagnostics/vim_with_ALE TestGetDiagnostics TestInSpelling
-		TestLockFile TestNewSelection TestOpenDiff TestOpencode/editor TestOpencode/run TestRival
+		TestBeforeWrite TestClaude/session TestClaude/lock TestClaude/run
+		TestClaudeDiagnosticsWithoutReview TestClaudeDiagnostics TestClaudeEnv TestClaudeModes
+		TestClaudeTraps/another_user TestClaudeTraps/no_view TestContext TestDiagnosticsTimeout
+		TestDiagnostics TestEditorDiagnostics/emacs_with_Flycheck
+		TestEditorDiagnostics/emacs_with_Flymake TestEditorDiagnostics/nvim
+		TestEditorDiagnostics/vim_with_ALE TestGetDiagnostics TestInSpelling TestLockFile
+		TestNewSelection TestOpenDiff TestOpencode/editor TestOpencode/run TestRival
 		TestSelectionAndLinks TestTwoAgentsOnOneFile`,
 	"docs/CODEX.md": `
 		TestAnswer TestBusyConnections TestClaimInALink TestClaim TestCodex/another_program
@@ -130,7 +128,7 @@ var pageTests = map[string]string{
 		TestNamedPipe TestNewContext TestOwner TestPreferred TestReplacedClaim TestSiblings TestStepBack
 		TestStoppedSibling`,
 	"docs/CODING-AGENTS.md": `
-		TestClaudeDiagnostics TestClaudeModes TestClaudeWrites TestCodex/context TestCopilot/session
+		TestClaudeDiagnostics TestClaudeModes TestClaude/session TestCodex/context TestCopilot/session
 		TestDoctorAgents TestDoctorClaude TestDoctor TestEditorAnswerInTheTerminal
 		TestEditorContextReachesTheModel TestEditorEditAndAccept TestEditorEveryWayToLeave
 		TestEditorReadOnly TestEditorSends TestEditorTurn TestOldRelease TestOpencode/editor

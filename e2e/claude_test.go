@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -146,82 +147,7 @@ func TestClaude(t *testing.T) {
 	if !isolated(t) {
 		return
 	}
-	t.Run("context", func(t *testing.T) {
-		w := newClaudeWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say(after) })
-		path := w.file("a.txt", "alpha\nbeta\ngamma\n")
-		e := w.edit(nil)
-		if err := e.Update(w.context(), editor.Snapshot{Files: []editor.File{{
-			Path: path, Active: true, Cursor: &editor.Cursor{Line: 3, Character: 1}, Selection: "beta\ngamma",
-			Range: &editor.Range{Start: editor.Cursor{Line: 2, Character: 1}, End: editor.Cursor{Line: 3, Character: 6}},
-		}}}); err != nil {
-			t.Fatal(err)
-		}
-		cli := w.claude(e.env())
-		cli.see("2 lines selected")
-		cli.ask("hello")
-		r, err := w.model.Wait(w.context(), func(r fakemodel.Request) bool { return strings.Contains(r.Text, "hello") })
-		if err != nil {
-			t.Fatal(err)
-		}
-		if all := r.System + r.Text; !strings.Contains(all, "lines 2 to 3 from "+path) || !strings.Contains(all, "beta\ngamma") {
-			t.Errorf("the model did not get the selection: %s", all)
-		}
-	})
-	t.Run("accept", func(t *testing.T) {
-		var path string
-		w := newClaudeWorld(t, claudeEdits(&path, "Edit", map[string]any{"old_string": "beta", "new_string": "BETA"}))
-		path = w.file("a.txt", "alpha\nbeta\ngamma\n")
-		e, cli := w.claudeInEditor()
-		cli.ask("change it")
-		d := next(t, "diff", e.opened)
-		if d.Original != "alpha\nbeta\ngamma\n" || d.Proposed != "alpha\nBETA\ngamma\n" || d.Agent != "Claude Code" {
-			t.Errorf("the diff is %+v", d)
-		}
-		if _, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: "alpha\nmine\ngamma\n"}); err != nil {
-			t.Fatal(err)
-		}
-		cli.see(after)
-		w.wantFile(path, "alpha\nmine\ngamma\n")
-		e.wantWritten(d)
-	})
-	t.Run("reject", func(t *testing.T) {
-		var path string
-		w := newClaudeWorld(t, claudeEdits(&path, "Write", map[string]any{"content": "new\n"}))
-		path = w.file("a.txt", "alpha\n")
-		e, cli := w.claudeInEditor()
-		cli.ask("change it")
-		d := next(t, "diff", e.opened)
-		if err := e.Reject(w.context(), d.ID); err != nil {
-			t.Fatal(err)
-		}
-		cli.see(claudeRejected)
-		w.wantFile(path, "alpha\n")
-	})
-	t.Run("terminal", func(t *testing.T) {
-		var path string
-		w := newClaudeWorld(t, claudeEdits(&path, "Write", map[string]any{"content": "new\n"}))
-		path = w.file("a.txt", "alpha\n")
-		e, cli := w.claudeInEditor()
-		cli.ask("change it")
-		next(t, "diff", e.opened)
-		cli.see("Opened changes in")
-		cli.see("1. Yes")
-		var c editor.DiffClose
-		for ctx := w.context(); c.Reason == ""; {
-			cli.press("Enter") // the dialog drops keys at first
-			select {
-			case c = <-e.closed:
-			case <-time.After(time.Second):
-			case <-ctx.Done():
-				t.Fatal("the diff was not closed")
-			}
-		}
-		if c.Reason != editor.ReasonClosed {
-			t.Errorf("closed: %+v", c)
-		}
-		cli.see(after)
-		w.wantFile(path, "new\n")
-	})
+	t.Run("session", claudeSession)
 	t.Run("lock", func(t *testing.T) {
 		w := newClaudeWorld(t, nil)
 		e := w.edit(nil)
@@ -328,76 +254,151 @@ func (w *world) acceptDiff() {
 	}
 }
 
-// What Claude Code writes, byte for byte, after an accept with and without an edit.
-func TestClaudeWrites(t *testing.T) {
-	if !isolated(t) {
-		return
-	}
-	edit := map[string]any{"old_string": "beta", "new_string": "BETA"}
+// claudeSession is one session of an agent, because its start takes longer than all of its
+// answers.
+func claudeSession(t *testing.T) {
 	const bom = "\uFEFF"
-	for _, test := range []struct {
-		name, tool   string
-		args         map[string]any
+	edit := fakemodel.Part{Call: "Edit", Args: map[string]any{"old_string": "beta", "new_string": "BETA"}}
+	write := fakemodel.Part{Call: "Write", Args: map[string]any{"content": "new\n"}}
+	lines := fakemodel.Part{Call: "Write", Args: map[string]any{"content": "a\nb\n"}}
+	// What Claude Code writes, byte for byte, after an accept with and without an edit.
+	accepted := []struct {
+		name         string
+		call         fakemodel.Part
 		before       string
 		proposed     string // as the editor sees it
 		answer, want string
 	}{
-		{"Edit", "Edit", edit, "alpha\nbeta\n", "alpha\nBETA\n", "alpha\nBETA\n", "alpha\nBETA\n"},
-		{"Edit without a last newline", "Edit", edit, "alpha\nbeta", "alpha\nBETA", "mine", "mine"},
-		{"Edit, CRLF", "Edit", edit, "alpha\r\nbeta\r\n", "alpha\nBETA\n", "alpha\nBETA\n", "alpha\r\nBETA\r\n"},
-		{"Edit, CRLF, edited", "Edit", edit, "alpha\r\nbeta\r\n", "alpha\nBETA\n", "mine\nBETA\n", "mine\r\nBETA\r\n"},
-		{"Edit, BOM", "Edit", edit, bom + "beta\n", bom + "BETA\n", bom + "BETA\n", bom + "BETA\n"},
-		{"Edit, BOM, edited without it", "Edit", edit, bom + "beta\n", bom + "BETA\n", "mine\n", bom + "mine\n"},
-		{"Write", "Write", map[string]any{"content": "new\n"}, "old\n", "new\n", "new\nmine\n", "new\nmine\n"},
+		{"edit.txt", edit, "alpha\nbeta\n", "alpha\nBETA\n", "alpha\nBETA\n", "alpha\nBETA\n"},
+		{"edit-no-end.txt", edit, "alpha\nbeta", "alpha\nBETA", "mine", "mine"},
+		{"edit-crlf.txt", edit, "alpha\r\nbeta\r\n", "alpha\nBETA\n", "alpha\nBETA\n", "alpha\r\nBETA\r\n"},
+		{"edit-crlf-edited.txt", edit, "alpha\r\nbeta\r\n", "alpha\nBETA\n", "mine\nBETA\n", "mine\r\nBETA\r\n"},
+		{"edit-bom.txt", edit, bom + "beta\n", bom + "BETA\n", bom + "BETA\n", bom + "BETA\n"},
+		{"edit-bom-edited.txt", edit, bom + "beta\n", bom + "BETA\n", "mine\n", bom + "mine\n"}, // without it
+		{"write.txt", write, "old\n", "new\n", "new\nmine\n", "new\nmine\n"},
 		// As after a yes in the terminal.
-		{"Write, CRLF", "Write", map[string]any{"content": "a\nb\n"}, "a\r\n", "a\nb\n", "a\nb\n", "a\nb\n"},
-		{"Write, CRLF, edited", "Write", map[string]any{"content": "a\nb\n"}, "a\r\n", "a\nb\n", "a\nmine\n", "a\r\nmine\r\n"},
-		{"Write, new folder", "Write", map[string]any{"content": "new\n"}, "", "new\n", "mine\n", "mine\n"},
-		{"Write, emptied", "Write", map[string]any{"content": "new\n"}, "old\n", "new\n", "", ""},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			var path string
-			w := newClaudeWorld(t, claudeEdits(&path, test.tool, test.args))
-			path = filepath.Join(w.project, "a.txt")
-			if test.before == "" {
-				path = filepath.Join(w.project, "new", "a.txt")
-			} else {
-				w.file("a.txt", test.before)
+		{"write-crlf.txt", lines, "a\r\n", "a\nb\n", "a\nb\n", "a\nb\n"},
+		{"write-crlf-edited.txt", lines, "a\r\n", "a\nb\n", "a\nmine\n", "a\r\nmine\r\n"},
+		{"new/folder.txt", write, "", "new\n", "mine\n", "mine\n"},
+		{"emptied.txt", write, "old\n", "new\n", "", ""},
+	}
+	calls := map[string]fakemodel.Part{"a.txt": edit}
+	for _, name := range []string{"rejected", "terminal", "old", "theirs", "again", "both", "kept", "ends"} {
+		calls[name+".txt"] = write
+	}
+	for _, test := range accepted {
+		calls[test.name] = test.call
+	}
+	var w *world
+	w = newClaudeWorld(t, changes(func(name string) []fakemodel.Part {
+		call, ok := calls[name]
+		if !ok {
+			return nil
+		}
+		file := map[string]any{"file_path": filepath.Join(w.project, filepath.FromSlash(name))}
+		call.Args = maps.Clone(call.Args)
+		maps.Copy(call.Args, file)
+		return []fakemodel.Part{{Call: "Read", Args: file}, call}
+	}))
+	path := w.file("a.txt", "alpha\nbeta\ngamma\n")
+	e := w.edit(nil)
+	if err := e.Update(w.context(), editor.Snapshot{Files: []editor.File{{
+		Path: path, Active: true, Cursor: &editor.Cursor{Line: 3, Character: 1}, Selection: "beta\ngamma",
+		Range: &editor.Range{Start: editor.Cursor{Line: 2, Character: 1}, End: editor.Cursor{Line: 3, Character: 6}},
+	}}}); err != nil {
+		t.Fatal(err)
+	}
+	cli := w.claude(e.env())
+	proposed := func(cli screen, name string) editor.Diff {
+		t.Helper()
+		cli.ask("change " + name)
+		d := next(t, "diff", e.opened)
+		if d.Path != filepath.Join(w.project, filepath.FromSlash(name)) {
+			t.Fatalf("the diff is %+v, want one of %s", d, name)
+		}
+		return d
+	}
+	accept := func(d editor.Diff, text string) {
+		t.Helper()
+		e.leave(d.ID, text)
+		if res, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: text}); err != nil || res.Status != editor.StatusAccepted {
+			t.Fatalf("%+v, %v", res, err)
+		}
+	}
+
+	step(t, "context", func(t *testing.T) {
+		cli.see("2 lines selected")
+		cli.ask("hello")
+		r, err := w.model.Wait(w.context(), func(r fakemodel.Request) bool { return strings.Contains(r.Text, "hello") })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all := r.System + r.Text; !strings.Contains(all, "lines 2 to 3 from "+path) || !strings.Contains(all, "beta\ngamma") {
+			t.Errorf("the model did not get the selection: %s", all)
+		}
+		cli.see(after)
+	})
+	e.usedBy(cli, "front.txt")
+	step(t, "accept", func(t *testing.T) {
+		d := proposed(cli, "a.txt")
+		if d.Original != "alpha\nbeta\ngamma\n" || d.Proposed != "alpha\nBETA\ngamma\n" || d.Agent != "Claude Code" {
+			t.Errorf("the diff is %+v", d)
+		}
+		accept(d, "alpha\nmine\ngamma\n")
+		cli.see(changedFile("a.txt"))
+		w.wantFile(path, "alpha\nmine\ngamma\n")
+		e.wantWritten(d)
+	})
+	step(t, "reject", func(t *testing.T) {
+		path := w.file("rejected.txt", "alpha\n")
+		d := proposed(cli, "rejected.txt")
+		if err := e.Reject(w.context(), d.ID); err != nil {
+			t.Fatal(err)
+		}
+		cli.seeBelow("change rejected.txt", claudeRejected)
+		w.wantFile(path, "alpha\n")
+	})
+	step(t, "terminal", func(t *testing.T) {
+		path := w.file("terminal.txt", "alpha\n")
+		d := proposed(cli, "terminal.txt")
+		cli.seeBelow("change terminal.txt", "Opened changes in")
+		cli.seeBelow("change terminal.txt", "1. Yes")
+		var c editor.DiffClose
+		for ctx := w.context(); c.ID != d.ID; {
+			cli.press("Enter") // the dialog drops keys at first
+			select {
+			case c = <-e.closed:
+			case <-time.After(time.Second):
+			case <-ctx.Done():
+				t.Fatal("the diff was not closed")
 			}
-			e, cli := w.claudeInEditor()
-			cli.ask("change it")
-			d := next(t, "diff", e.opened)
+		}
+		if c.Reason != editor.ReasonClosed {
+			t.Errorf("closed: %+v", c)
+		}
+		cli.see(changedFile("terminal.txt"))
+		w.wantFile(path, "new\n")
+	})
+	for _, test := range accepted {
+		step(t, test.name, func(t *testing.T) {
+			path := filepath.Join(w.project, filepath.FromSlash(test.name))
+			if test.before != "" {
+				w.file(test.name, test.before)
+			}
+			d := proposed(cli, test.name)
 			if d.Proposed != test.proposed {
 				t.Errorf("it proposes %q, want %q", d.Proposed, test.proposed)
 			}
-			e.leave(d.ID, test.answer)
-			res, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: test.answer})
-			if err != nil || res.Status != editor.StatusAccepted {
-				t.Fatalf("%+v, %v", res, err)
-			}
-			cli.see(after)
+			accept(d, test.answer)
+			cli.see(changedFile(test.name))
 			w.wantFile(path, test.want)
 			e.wantWritten(d)
 		})
 	}
-}
-
-// What Claude Code would take for another answer than the user's.
-func TestClaudeTraps(t *testing.T) {
-	if !isolated(t) {
-		return
-	}
-	write := func(path *string) fakemodel.Script {
-		return claudeEdits(path, "Write", map[string]any{"content": "new\n"})
-	}
 	// The agent takes an accept of the old text for a rejection.
-	t.Run("the old text", func(t *testing.T) {
-		var path string
-		w := newClaudeWorld(t, write(&path))
-		path = w.file("a.txt", "old\n")
-		e, cli := w.claudeInEditor()
-		cli.ask("change it")
-		d := next(t, "diff", e.opened)
+	step(t, "the old text", func(t *testing.T) {
+		w.file("old.txt", "old\n")
+		d := proposed(cli, "old.txt")
 		res, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: "old\n"})
 		if err != nil || res.Status != editor.StatusRefused || !strings.Contains(res.Message, "reject the change") {
 			t.Errorf("%+v, %v", res, err)
@@ -405,24 +406,88 @@ func TestClaudeTraps(t *testing.T) {
 		if err := e.Reject(w.context(), d.ID); err != nil {
 			t.Fatal(err)
 		}
-		cli.see(claudeRejected)
+		cli.seeBelow("change old.txt", claudeRejected)
+	})
+	// The agent does not overwrite a file that has changed since it read it.
+	step(t, "changed on disk", func(t *testing.T) {
+		path := w.file("theirs.txt", "old\n")
+		d := proposed(cli, "theirs.txt")
+		w.file("theirs.txt", "theirs\n")
+		res, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: "mine\n"})
+		if err != nil || res.Status != editor.StatusConflict {
+			t.Fatalf("%+v, %v", res, err)
+		}
+		res, err = e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: "mine\n", Overwrite: res.Version})
+		if err != nil || res.Status != editor.StatusAccepted {
+			t.Fatalf("%+v, %v", res, err)
+		}
+		if c := e.closeOf(d.ID); c.Reason != editor.ReasonUnwritten {
+			t.Errorf("closed: %+v", c)
+		}
+		for text := ""; !strings.Contains(text, path) || !strings.Contains(text, "pollux journal restore"); {
+			text = next(t, "message", e.texts)
+		}
+		w.wantFile(path, "theirs\n")
+		cli.see(changedFile("theirs.txt"))
+	})
+	// A companion that restarts has the same port and token, and the agent comes back.
+	step(t, "restart", func(t *testing.T) {
+		path := w.file("again.txt", "old\n")
+		e.cmd.Process.Kill()
+		e.cmd.Wait()
+		e = w.edit(nil)
+		e.usedBy(cli, "back.txt")
+		accept(proposed(cli, "again.txt"), "mine\n")
+		cli.see(changedFile("again.txt"))
+		w.wantFile(path, "mine\n")
+	})
+	// A prompt of one agent, which closes its diffs, leaves the other's alone.
+	two := w.claude(e.env())
+	step(t, "two agents", func(t *testing.T) {
+		path := w.file("both.txt", "old\n")
+		e.usedBy(two, "two.txt")
+		d := proposed(cli, "both.txt")
+		two.ask("hello")
+		two.see(after)
+		accept(d, d.Proposed)
+		cli.see(changedFile("both.txt"))
+		w.wantFile(path, "new\n")
+	})
+	// A killed agent's proposal is kept.
+	step(t, "killed", func(t *testing.T) {
+		path := w.file("kept.txt", "old\n")
+		d := proposed(two, "kept.txt")
+		kill(two.PID)
+		for c := range e.events {
+			if c.ID == d.ID && c.State == editor.StateOrphaned {
+				break
+			}
+		}
+		if res, err := e.Save(w.context(), editor.DiffAccept{ID: d.ID, Content: "mine\n"}); err != nil {
+			t.Fatalf("%+v, %v", res, err)
+		}
+		w.wantFile(path, "mine\n")
 	})
 	// Another answer to a closed view would be a yes.
-	t.Run("the editor ends", func(t *testing.T) {
-		var path string
-		w := newClaudeWorld(t, write(&path))
-		path = w.file("a.txt", "old\n")
-		e, cli := w.claudeInEditor()
-		cli.ask("change it")
-		next(t, "diff", e.opened)
+	step(t, "the editor ends", func(t *testing.T) {
+		path := w.file("ends.txt", "old\n")
+		proposed(cli, "ends.txt")
 		e.Client.Close()
-		cli.see(claudeRejected)
+		cli.seeBelow("change ends.txt", claudeRejected)
 		w.wantFile(path, "old\n")
 	})
+}
+
+// What Claude Code would take for another answer than the user's, and what another user
+// could take from it.
+func TestClaudeTraps(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
 	// With nothing that shows changes, the agent shows them itself.
 	t.Run("no view", func(t *testing.T) {
 		var path string
-		w := newClaudeWorld(t, write(&path))
+		w := newClaudeWorld(t, claudeEdits(&path, "Write", map[string]any{"content": "new\n"}))
 		path = w.file("a.txt", "old\n")
 		e := w.edit(func(p *editor.InitializeParams) { p.Diff = false })
 		cli := w.claude(e.env())
@@ -435,77 +500,11 @@ func TestClaudeTraps(t *testing.T) {
 			t.Errorf("agents %v, locks %v", agents, w.claudeLocks())
 		}
 	})
-	// The agent does not overwrite a file that has changed since it read it.
-	t.Run("changed on disk", func(t *testing.T) {
-		var path string
-		w := newClaudeWorld(t, write(&path))
-		path = w.file("a.txt", "old\n")
-		e, cli := w.claudeInEditor()
-		cli.ask("change it")
-		d := next(t, "diff", e.opened)
-		w.file("a.txt", "theirs\n")
-		res, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: "mine\n"})
-		if err != nil || res.Status != editor.StatusConflict {
-			t.Fatalf("%+v, %v", res, err)
-		}
-		res, err = e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: "mine\n", Overwrite: res.Version})
-		if err != nil || res.Status != editor.StatusAccepted {
-			t.Fatalf("%+v, %v", res, err)
-		}
-		if c := next(t, "close", e.closed); c.Reason != editor.ReasonUnwritten {
-			t.Errorf("closed: %+v", c)
-		}
-		if text := next(t, "message", e.texts); !strings.Contains(text, "pollux journal restore") {
-			t.Errorf("message %q", text)
-		}
-		w.wantFile(path, "theirs\n")
-	})
-	// A prompt of one agent, which closes its diffs, leaves the other's alone.
-	t.Run("two agents", func(t *testing.T) {
-		var path string
-		w := newClaudeWorld(t, func(r fakemodel.Request) fakemodel.Reply {
-			if strings.Contains(r.Prompt, "hello") {
-				return fakemodel.Say(after)
-			}
-			return write(&path)(r)
-		})
-		path = w.file("a.txt", "old\n")
-		e, one := w.claudeInEditor()
-		two := w.claude(e.env())
-		e.usedBy(two, "two.txt")
-		one.ask("change it")
-		d := next(t, "diff", e.opened)
-		two.ask("hello")
-		two.see(after)
-		if _, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: d.Proposed}); err != nil {
-			t.Fatal(err)
-		}
-		one.see(after)
-		w.wantFile(path, "new\n")
-	})
-	// A companion that restarts has the same port and token, and the agent comes back.
-	t.Run("restart", func(t *testing.T) {
-		var path string
-		w := newClaudeWorld(t, write(&path))
-		path = w.file("a.txt", "old\n")
-		e, cli := w.claudeInEditor() // it comes back only after it has connected completely
-		e.cmd.Process.Kill()
-		e.cmd.Wait()
-		e = w.edit(nil)
-		e.usedBy(cli, "back.txt")
-		cli.ask("change it")
-		d := next(t, "diff", e.opened)
-		if _, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: "mine\n"}); err != nil {
-			t.Fatal(err)
-		}
-		cli.see(after)
-		w.wantFile(path, "mine\n")
-	})
-	// Another user takes the port of a killed companion for a moment, and receives the token
-	// from the agent. The next companion lets the agent in, and not that user.
 	t.Run("another user", func(t *testing.T) {
 		w := newClaudeWorld(t, nil)
 		e, cli := w.claudeInEditor()
+		// Another user takes the port of a killed companion for a moment, and receives the
+		// token from the agent. The next companion lets the agent in, and not that user.
 		port := w.claudePort()
 		e.cmd.Process.Kill()
 		e.cmd.Wait()
@@ -518,42 +517,19 @@ func TestClaudeTraps(t *testing.T) {
 		if got := w.handshake(port, token, os.Getuid()); got != http.StatusSwitchingProtocols {
 			t.Errorf("this user gets %d", got)
 		}
-	})
-	// After a normal end the token is worth nothing, and the agent does not come back.
-	t.Run("a normal end", func(t *testing.T) {
-		w := newClaudeWorld(t, nil)
-		e, _ := w.claudeInEditor()
-		port := w.claudePort()
+		// After a normal end the token is worth nothing, and the agent does not come back.
+		port = w.claudePort()
 		e.Client.Close()
 		e.cmd.Wait()
-		token := w.stealToken(port)
+		token = w.stealToken(port)
 		w.edit(nil)
 		waitFor(t, "the lock", func() bool { return len(w.claudeLocks()) == 1 })
 		next := w.claudePort()
 		for _, uid := range []int{thief, os.Getuid()} {
 			if got := w.handshake(next, token, uid); got != http.StatusUnauthorized {
-				t.Errorf("user %d gets %d", uid, got)
+				t.Errorf("user %d gets %d after a normal end", uid, got)
 			}
 		}
-	})
-	// A killed agent's proposal is kept.
-	t.Run("killed", func(t *testing.T) {
-		var path string
-		w := newClaudeWorld(t, write(&path))
-		path = w.file("a.txt", "old\n")
-		e, cli := w.claudeInEditor()
-		cli.ask("change it")
-		d := next(t, "diff", e.opened)
-		kill(cli.PID)
-		for c := range e.events {
-			if c.State == editor.StateOrphaned {
-				break
-			}
-		}
-		if res, err := e.Save(w.context(), editor.DiffAccept{ID: d.ID, Content: "mine\n"}); err != nil {
-			t.Fatalf("%+v, %v", res, err)
-		}
-		w.wantFile(path, "mine\n")
 	})
 }
 

@@ -58,7 +58,10 @@ func TestGemini(t *testing.T) {
 	}
 	var w *world
 	w = newWorld(t, changes(func(name string) []fakemodel.Part {
-		p := proposals[name]
+		p, ok := proposals[name]
+		if !ok {
+			return nil
+		}
 		path := filepath.Join(w.project, cmp.Or(p.file, name))
 		return []fakemodel.Part{{Call: "write_file", Args: map[string]any{"file_path": path, "content": p.text}}}
 	}))

@@ -66,7 +66,10 @@ func (w *world) copilotConnects(e *plugin, cli screen, count int) {
 func (w *world) copilotChanges() fakemodel.Script {
 	return changes(func(name string) []fakemodel.Part {
 		path := filepath.Join(w.project, name)
-		if strings.HasPrefix(name, "new") {
+		switch {
+		case !strings.HasSuffix(name, ".txt"):
+			return nil
+		case strings.HasPrefix(name, "new"):
 			return []fakemodel.Part{{Call: "create", Args: map[string]any{"path": path, "file_text": "one\ntwo"}}}
 		}
 		return []fakemodel.Part{{Call: "edit", Args: map[string]any{"path": path, "old_str": "beta", "new_str": "BETA"}}}

@@ -387,18 +387,20 @@ func step(t *testing.T, name string, part func(t *testing.T)) {
 var changed = regexp.MustCompile(`\bchange (\S+)`)
 
 // changes is a model that makes the calls for the file that the last prompt names, as in
-// "change a.txt", and then says [changedFile] of it.
+// "change a.txt", and then says [changedFile] of it. It knows no calls for other words: the
+// agent adds text to the prompt.
 func changes(calls func(name string) []fakemodel.Part) fakemodel.Script {
 	return func(r fakemodel.Request) fakemodel.Reply {
 		all := changed.FindAllStringSubmatch(r.Prompt, -1)
-		if len(all) == 0 {
-			return fakemodel.Say(after)
+		for _, match := range slices.Backward(all) {
+			switch parts := calls(match[1]); {
+			case r.Step < len(parts):
+				return fakemodel.Reply{Parts: parts[r.Step : r.Step+1]}
+			case len(parts) > 0:
+				return fakemodel.Say(changedFile(match[1]))
+			}
 		}
-		name := all[len(all)-1][1]
-		if parts := calls(name); r.Step < len(parts) {
-			return fakemodel.Reply{Parts: parts[r.Step : r.Step+1]}
-		}
-		return fakemodel.Say(changedFile(name))
+		return fakemodel.Say(after)
 	}
 }
 
