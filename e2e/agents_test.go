@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"fmt"
 	"hash/crc32"
 	"os"
 	"path/filepath"
@@ -41,7 +40,8 @@ type agentKind struct {
 	// asks is on the screen while a change waits. yes are the keys that accept it there.
 	asks string
 	yes  []string
-	// refused is on the screen after a rejection in the editor.
+	// refused is on the screen after a rejection in the editor. If it is empty, the model
+	// receives the rejection and answers.
 	refused string
 }
 
@@ -107,7 +107,7 @@ var agentKinds = []agentKind{
 				t.Errorf("the model received %s", tail(r.Text, 4000))
 			}
 		},
-		read: "read_file", write: writeFile("write_file"), asks: asks, yes: []string{"1"}, refused: after,
+		read: "read_file", write: writeFile("write_file"), asks: asks, yes: []string{"1"},
 	},
 }
 
@@ -190,27 +190,124 @@ func typist(a agentKind, w *world) fakemodel.Script {
 	}
 }
 
-// The agent runs in the editor's own terminal. It is connected, and the model receives
-// the open file and the selection.
-func TestEditorContextReachesTheModel(t *testing.T) {
-	script := func(agentKind, *world) fakemodel.Script {
-		return func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("Seen.") }
+// An agent runs in the editor's own terminal, for one session: what it needs most time for is
+// its start.
+func TestEditorAgents(t *testing.T) {
+	t.Parallel()
+	// done is what the model says after the calls for a line such as "a.txt=one".
+	done := func(line string) string { return "Done with " + line + "." }
+	script := func(a agentKind, w *world) fakemodel.Script {
+		return func(r fakemodel.Request) fakemodel.Reply {
+			reply := typist(a, w)(r)
+			if i := strings.LastIndex(r.Prompt, "write "); i >= 0 && len(reply.Parts) == 1 && reply.Parts[0].Text == after {
+				line, _, _ := strings.Cut(r.Prompt[i+len("write "):], "\n")
+				return fakemodel.Say(done(strings.TrimSpace(line)))
+			}
+			return reply
+		}
 	}
 	eachAgentInEditor(t, script, func(t *testing.T, a agentKind, w *world, kind editortest.Kind, h hands) {
-		path := w.file("a.txt", "one \U0001F600 two\nthree\n")
-		d := w.sit(kind, w.file("b.txt", "b\n"), path)
-		d.press(h.visit(path)...)
-		d.press(h.selectWord...)
-		d.terminal(a)
-		waitFor(t, "the agent", func() bool { return strings.Contains(w.pollux("status"), a.title) })
-		d.reads(a.connected)
-		d.say("hello there")
-		r, err := w.model.Wait(w.context(), func(r fakemodel.Request) bool { return strings.Contains(r.Prompt, "hello there") })
-		if err != nil {
-			t.Fatal(err)
-		}
-		a.received(t, r, path, "one")
-		w.dialIDE().wantSelected(path, "one", "0:0-0:3")
+		one := w.file("a.txt", "one \U0001F600 two\nthree\n")
+		two := w.file("b.txt", "a\nb\nc\nd\ne\n")
+		d := w.sit(kind, two, one)
+		write := func(line string) { d.t.Helper(); d.say("write " + line) }
+
+		// It is connected, and the model receives the open file and the selection.
+		step(t, "context", func(t *testing.T) {
+			d.press(h.visit(one)...)
+			d.press(h.selectWord...)
+			d.terminal(a)
+			waitFor(t, "the agent", func() bool { return strings.Contains(w.pollux("status"), a.title) })
+			d.reads(a.connected)
+			d.say("hello there")
+			r, err := w.model.Wait(w.context(), func(r fakemodel.Request) bool { return strings.Contains(r.Prompt, "hello there") })
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.received(t, r, one, "one")
+			w.dialIDE().wantSelected(one, "one", "0:0-0:3")
+			d.reads(a.ready)
+		})
+
+		// It proposes a change while the user types in its terminal. The diff opens and
+		// the keys stay in the terminal. The yes in the terminal counts, and then the buffer
+		// shows the file.
+		step(t, "answer in the terminal", func(t *testing.T) {
+			width := d.ask(d.State.Width)
+			write("a.txt=one/two")
+			d.shows(one)
+			if !a.readOnly { // its title has more to say, and is cut
+				d.see(" accepts")
+			}
+			d.reads(a.asks)
+			d.until(d.State.Terminal, "1")
+			d.until(d.State.Width, width) // otherwise the agent wraps its lines again
+			d.press(a.yes...)
+			d.reads(done("a.txt=one/two"))
+			w.wantFile(one, "one\ntwo\n")
+			d.until(d.State.Shown, "")
+			d.until(d.State.Terminal, "1")
+			d.holds(d.State.Buffer("a.txt"), "one\ntwo\n")
+		})
+
+		// The user edits and accepts in the editor. The file and the buffer contain the
+		// edited bytes, unless the agent ignores edits: then the editor allows none.
+		text := "mine\none\n3\n"
+		step(t, "edit and accept", func(t *testing.T) {
+			write("a.txt=one/3")
+			d.shows(one)
+			d.see(a.title + " proposes")
+			d.leaveTerminal(h)
+			d.enter()
+			if a.readOnly {
+				text = "one\n3\n"
+			} else {
+				d.press(h.edit...)
+			}
+			d.press(h.accepts[0]...)
+			d.reads(done("a.txt=one/3"))
+			w.wantFile(one, text)
+			d.until(d.State.Shown, "")
+			d.holds(d.State.Buffer("a.txt"), text)
+		})
+
+		// Two changes of one turn come one after the other. The user takes a part of the
+		// first and rejects the second. The unsaved text of another buffer stays.
+		step(t, "two changes", func(t *testing.T) {
+			if d.ask(d.State.Terminal) == "1" {
+				d.leaveTerminal(h)
+			}
+			d.press(h.change...)
+			d.holds(d.State.Buffer("a.txt"), "dirty\n"+text)
+			d.terminal(a)
+			write("b.txt=A/b/c/d/E a.txt=new")
+			d.shows(two)
+			d.leaveTerminal(h)
+			d.enter()
+			want := "A\nb\nc\nd\nE\n"
+			if !a.readOnly {
+				d.press(h.nextHunk...)
+				d.until(d.State.Line, "5")
+				d.press(h.undoHunk...)
+				want = "A\nb\nc\nd\ne\n"
+			}
+			d.holds(d.State.Proposal, want)
+			d.press(h.accepts[0]...)
+			d.shows(one)
+			if d.ask(d.State.Terminal) == "1" { // Emacs returns to the window that was used before
+				d.leaveTerminal(h)
+			}
+			d.enter()
+			d.press(h.rejects[0]...)
+			if a.refused == "" {
+				d.reads(done("b.txt=A/b/c/d/E a.txt=new"))
+			} else {
+				d.reads(a.refused)
+			}
+			w.wantFile(two, want)
+			w.wantFile(one, text)
+			d.holds(d.State.Buffer("a.txt"), "dirty\n"+text)
+		})
 	})
 }
 
@@ -239,132 +336,5 @@ func TestEditorKeepsTheSelectionWhileTyping(t *testing.T) {
 		d.press(keys[len(keys)-1])
 		d.until(d.State.Terminal, "1")
 		w.dialIDE().wantSelected(path, "one", "0:0-0:3")
-	})
-}
-
-// The agent proposes a change while the user types in its terminal. The diff opens and
-// the keys stay in the terminal. The yes in the terminal counts, and then the buffer
-// shows the file.
-func TestEditorAnswerInTheTerminal(t *testing.T) {
-	t.Parallel()
-	eachAgentInEditor(t, typist, func(t *testing.T, a agentKind, w *world, kind editortest.Kind, h hands) {
-		path := w.file("a.txt", "one\n")
-		d := w.sit(kind, path)
-		d.terminal(a)
-		width := d.ask(d.State.Width)
-		d.say("write a.txt=one/two")
-		d.shows(path)
-		if !a.readOnly { // its title has more to say, and is cut
-			d.see(" accepts")
-		}
-		d.reads(a.asks)
-		d.until(d.State.Terminal, "1")
-		d.until(d.State.Width, width) // otherwise the agent wraps its lines again
-		d.press(a.yes...)
-		d.reads(after)
-		w.wantFile(path, "one\ntwo\n")
-		d.until(d.State.Shown, "")
-		d.until(d.State.Terminal, "1")
-		d.holds(d.State.Buffer("a.txt"), "one\ntwo\n")
-	})
-}
-
-// The user edits and accepts in the editor. The file and the buffer contain the edited
-// bytes, unless the agent ignores edits: then the editor allows none.
-func TestEditorEditAndAccept(t *testing.T) {
-	t.Parallel()
-	eachAgentInEditor(t, typist, func(t *testing.T, a agentKind, w *world, kind editortest.Kind, h hands) {
-		path := w.file("a.txt", "one\n")
-		d := w.sit(kind, path)
-		d.terminal(a)
-		d.say("write a.txt=one/two")
-		d.shows(path)
-		d.see(a.title + " proposes")
-		d.reads(a.asks)
-		d.leaveTerminal(h)
-		d.enter()
-		want := "mine\none\ntwo\n"
-		if a.readOnly {
-			want = "one\ntwo\n"
-		} else {
-			d.press(h.edit...)
-		}
-		d.press(h.accepts[0]...)
-		d.reads(after)
-		w.wantFile(path, want)
-		d.holds(d.State.Buffer("a.txt"), want)
-	})
-}
-
-// Two changes of one turn come one after the other. The user takes a part of the first
-// and rejects the second. The unsaved text of another buffer stays.
-func TestEditorTurn(t *testing.T) {
-	t.Parallel()
-	eachAgentInEditor(t, typist, func(t *testing.T, a agentKind, w *world, kind editortest.Kind, h hands) {
-		one, two := w.file("a.txt", "a\nb\nc\nd\ne\n"), w.file("b.txt", "old\n")
-		d := w.sit(kind, two)
-		d.press(h.change...)
-		d.terminal(a)
-		d.say("write a.txt=A/b/c/d/E b.txt=new")
-		d.shows(one)
-		d.reads(a.asks)
-		d.leaveTerminal(h)
-		d.enter()
-		want := "A\nb\nc\nd\nE\n"
-		if !a.readOnly {
-			d.press(h.nextHunk...)
-			d.until(d.State.Line, "5")
-			d.press(h.undoHunk...)
-			want = "A\nb\nc\nd\ne\n"
-		}
-		d.holds(d.State.Proposal, want)
-		d.press(h.accepts[0]...)
-		d.shows(two)
-		if d.ask(d.State.Terminal) == "1" { // Emacs returns to the window that was used before
-			d.leaveTerminal(h)
-		}
-		d.enter()
-		d.press(h.rejects[0]...)
-		d.reads(a.refused)
-		w.wantFile(one, want)
-		w.wantFile(two, "old\n")
-		if got := d.text(d.State.Buffer(filepath.Base(two))); strings.TrimSuffix(got, "\n") != "dirty\nold" {
-			t.Errorf("the other buffer holds %q", got)
-		}
-	})
-}
-
-// Every way to leave the view of a real agent's change is a rejection: the agent takes it
-// for one, writes nothing, and reads its keyboard again.
-func TestEditorEveryWayToLeave(t *testing.T) {
-	t.Parallel()
-	eachAgentInEditor(t, typist, func(t *testing.T, a agentKind, w *world, kind editortest.Kind, h hands) {
-		if !a.closed {
-			t.Skip("TestEditorEveryWayOut is the same with a client of the agent's protocol")
-		}
-		path := w.file("a.txt", "one\n")
-		d := w.sit(kind, path)
-		for i, keys := range h.rejects {
-			if slices.Contains(keys, "o") || slices.Contains(keys, ":only!") {
-				continue // with a third window, the terminal's, they reach or close that one
-			}
-			t.Logf("%q", keys)
-			d.terminal(a)
-			d.say(fmt.Sprintf("write a.txt=two%d", i))
-			d.shows(path)
-			d.reads(a.asks)
-			d.leaveTerminal(h)
-			d.enter()
-			d.press(keys...)
-			d.until(d.State.Shown, "")
-			d.reads(a.ready)
-			w.wantFile(path, "one\n")
-			if d.ask(d.State.Terminal) == "1" {
-				d.leaveTerminal(h)
-			}
-			if d.Name != "emacs" {
-				d.press(":edit a.txt", "Enter")
-			}
-		}
 	})
 }
