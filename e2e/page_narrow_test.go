@@ -64,66 +64,69 @@ func TestPageNarrow(t *testing.T) {
 	files := editor.Outside{Files: []editor.OutsideFile{
 		{Path: outside.Path, Change: editor.OutsideChanged}, {Path: gone.Path, Change: editor.OutsideDeleted},
 	}}
-	for _, colours := range []string{"light", "dark"} {
-		for _, width := range []int64{320, 400, 768} {
-			t.Run(fmt.Sprintf("%s/%d", colours, width), func(t *testing.T) {
-				s := newStage(t, big)
-				fits := func(what string) {
-					t.Helper()
+	for _, width := range []int64{320, 400, 768} {
+		t.Run(fmt.Sprint(width), func(t *testing.T) {
+			s := newStage(t, big)
+			fits := func(what string) {
+				t.Helper()
+				bad, err := chromedp.Run(s.ctx, chromedp.Evaluate[[]string](misplaced))
+				if err != nil || len(bad) > 0 {
+					t.Errorf("%s: %v\n%s", what, err, strings.Join(bad, "\n"))
+				}
+				for _, colours := range []string{"dark", "light"} {
+					s.page(theme(colours))
 					picture(t, s.ctx, fmt.Sprintf("narrow-%d-%s-%s.png", width, colours, what))
-					bad, err := chromedp.Run(s.ctx, chromedp.Evaluate[[]string](misplaced))
-					if err != nil || len(bad) > 0 {
-						t.Errorf("%s: %v\n%s", what, err, strings.Join(bad, "\n"))
-					}
 					pale, err := chromedp.Run(s.ctx, chromedp.Evaluate[[]string](contrasts))
 					if err != nil || len(pale) > 0 {
-						t.Errorf("%s: %v\n%s", what, err, strings.Join(pale, "\n"))
+						t.Errorf("%s, %s: %v\n%s", what, colours, err, strings.Join(pale, "\n"))
 					}
 				}
-				state := func(id, class, word string) {
-					t.Helper()
-					s.page(shows(`[data-id="`+id+`"] .tags .`+class, word),
-						isTrue(`(e => getComputedStyle(e).color !== getComputedStyle(e.closest(".item")).color)(document.querySelector('[data-id="`+id+`"] .tags .`+class+`'))`))
+			}
+			state := func(id, class, word string) {
+				t.Helper()
+				s.page(shows(`[data-id="`+id+`"] .tags .`+class, word))
+				for _, colours := range []string{"dark", "light"} {
+					s.page(theme(colours), isTrue(`(e => getComputedStyle(e).color !== getComputedStyle(e.closest(".item")).color)(document.querySelector('[data-id="`+id+`"] .tags .`+class+`'))`))
 				}
-				s.page(theme(colours), chromedp.EmulateViewport(width, 640), shows("#position", "hunk 1 of 40"), shows(".cm-insertedLine", "a new line"))
-				s.settle()
-				fits("alone")
-				for range 19 {
-					s.page(chromedp.KeyEvent("n"))
-				}
-				s.page(shows("#position", "hunk 20 of 40"), shows(".cm-chunkButtons", "Undo"))
-				fits("middle")
-				s.page(edit, chromedp.KeyEvent("mine"))
-				state("big", "edited", "edited")
-				for _, d := range []editor.Diff{created, ended} {
-					s.tell(editor.MethodDiffOpen, d)
-				}
-				s.tell(editor.MethodOutside, files)
-				s.tell(editor.MethodDiffOpen, outside)
-				state("outside", "disk", "changed on disk")
-				s.tell(editor.MethodDiffOpen, gone)
-				state("gone", "deleted", "deleted")
-				state("new", "new", "new file")
-				state("ended", "ended", "agent ended")
-				s.page(shows("#reject", "Keep"))
-				s.settle()
-				fits("outside")
-				s.page(chromedp.Click(chromedp.CSS(`[data-id="ended"]`)), shows("#reject", "Discard"))
-				s.settle()
-				fits("ended")
-				s.script(func(_, _ string) any {
-					return editor.DiffAcceptResult{Status: editor.StatusConflict, Disk: "on disk\n", Version: "v2"}
-				})
-				s.page(chromedp.Click(chromedp.CSS(`[data-id="new"]`)), shows("#path", "new.txt"))
-				s.settle()
-				s.ctrlEnter()
-				s.page(shows("#conflict-text", "has changed on disk"))
-				state("new", "disk", "changed on disk")
-				s.settle()
-				fits("conflict")
-				s.page(chromedp.Click(chromedp.CSS("#help")), shows("#keys[open]", "undo the hunk"), shows("#theme", ""))
-				fits("keys")
+			}
+			s.page(theme("light"), chromedp.EmulateViewport(width, 640), shows("#position", "hunk 1 of 40"), shows(".cm-insertedLine", "a new line"))
+			s.settle()
+			fits("alone")
+			for range 19 {
+				s.page(chromedp.KeyEvent("n"))
+			}
+			s.page(shows("#position", "hunk 20 of 40"), shows(".cm-chunkButtons", "Undo"))
+			fits("middle")
+			s.page(edit, chromedp.KeyEvent("mine"))
+			state("big", "edited", "edited")
+			for _, d := range []editor.Diff{created, ended} {
+				s.tell(editor.MethodDiffOpen, d)
+			}
+			s.tell(editor.MethodOutside, files)
+			s.tell(editor.MethodDiffOpen, outside)
+			state("outside", "disk", "changed on disk")
+			s.tell(editor.MethodDiffOpen, gone)
+			state("gone", "deleted", "deleted")
+			state("new", "new", "new file")
+			state("ended", "ended", "agent ended")
+			s.page(shows("#reject", "Keep"))
+			s.settle()
+			fits("outside")
+			s.page(chromedp.Click(chromedp.CSS(`[data-id="ended"]`)), shows("#reject", "Discard"))
+			s.settle()
+			fits("ended")
+			s.script(func(_, _ string) any {
+				return editor.DiffAcceptResult{Status: editor.StatusConflict, Disk: "on disk\n", Version: "v2"}
 			})
-		}
+			s.page(chromedp.Click(chromedp.CSS(`[data-id="new"]`)), shows("#path", "new.txt"))
+			s.settle()
+			s.ctrlEnter()
+			s.page(shows("#conflict-text", "has changed on disk"))
+			state("new", "disk", "changed on disk")
+			s.settle()
+			fits("conflict")
+			s.page(chromedp.Click(chromedp.CSS("#help")), shows("#keys[open]", "undo the hunk"), shows("#theme", ""))
+			fits("keys")
+		})
 	}
 }
