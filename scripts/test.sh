@@ -7,6 +7,8 @@ set -eu
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/newest.sh
 if [ "${1:-}" = nightly ]; then . ./scripts/newest.sh; fi
+# Clones in other folders share what is built.
+export GOFLAGS="${GOFLAGS:+$GOFLAGS }-trimpath"
 ./scripts/setup.sh
 ./scripts/check.sh "$@"
 export POLLUX_E2E=require GORACE=atexit_sleep_ms=10
@@ -15,9 +17,11 @@ race='' short=-short limit=65m parallel='-parallel 4'
 if [ "${1:-}" = nightly ]; then race=-race short='' limit=3h parallel=''; export POLLUX_SOAK=30m; fi
 # check.sh has run vet.
 # A package that hangs is ended early enough to print where.
-# The unit tests wait more than they compute, so two packages run at a time.
+# The unit tests wait more than they compute, so four packages run at a time, and those that
+# wait longest begin.
 # shellcheck disable=SC2086 # options, or nothing
-go test -race $short -vet=off -count=1 -p 2 -timeout 10m ./internal/... || status=$?
+go test -race $short -vet=off -count=1 -p 4 -parallel 4 -timeout 10m \
+	./internal/companion ./internal/agent/pool ./internal/cli ./internal/... || status=$?
 # The next ones run one package at a time: they have timeouts, and the real CLIs use both
 # cores.
 others=$(go list ./... ./bench/... | grep -v '^pollux/internal/')

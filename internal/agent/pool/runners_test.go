@@ -119,6 +119,9 @@ func testRunner(t *testing.T, d double, kind string) {
 			s.Want("fake:echo after it", "fake:echo after it")
 		},
 		"a process that does not stop": func(t *testing.T, s *agenttest.Bench) {
+			if d.row == claudeDouble.row && kind != agent.Warmed {
+				t.Skip("the runner ends each agent's process in the same way, after some seconds")
+			}
 			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			defer cancel()
 			if _, err := s.Ask(ctx, agent.Request{Prompt: "fake:stubborn"}); !errors.Is(err, context.DeadlineExceeded) {
