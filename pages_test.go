@@ -120,7 +120,7 @@ var pageTests = map[string]string{
 		TestDiagnostics TestEditorDiagnostics/emacs_with_Flycheck
 		TestEditorDiagnostics/emacs_with_Flymake TestEditorDiagnostics/nvim
 		TestEditorDiagnostics/vim_with_ALE TestGetDiagnostics TestInSpelling TestLockFile
-		TestNewSelection TestOpenDiff TestOpencode/editor TestOpencode/run TestRival
+		TestNewSelection TestOpenDiff TestOpencode TestFirstChangeIsAsked TestRival
 		TestSelectionAndLinks TestTwoAgentsOnOneFile`,
 	"docs/CODEX.md": `
 		TestAnswer TestBusyConnections TestClaimInALink TestClaim TestCodex/another_program
@@ -130,8 +130,7 @@ var pageTests = map[string]string{
 	"docs/CODING-AGENTS.md": `
 		TestClaudeDiagnostics TestClaudeModes TestClaude/session TestCodex/context TestCopilot/session
 		TestDoctorAgents TestDoctorClaude TestDoctor TestEditorAgents TestEditorReadOnly TestEditorSends
-		TestOldRelease TestOpencode/editor TestSendAsText TestSendStates TestSendToClaude
-		TestSendToGemini TestSendToOpencode`,
+		TestOldRelease TestOpencode TestSendStates TestSendToClaude TestSendToGemini`,
 	"docs/COMPANION.md": `
 		TestAcceptedButNotWritten TestCloseFlushesAndEndsGracefully TestKeepAliveComments TestNpmSDK
 		TestOddWorkspaceName TestOldRelease TestOpenDiffRefusals TestPIDs TestSpellingsOfAPath

@@ -63,6 +63,9 @@ func TestFirstChangeIsAsked(t *testing.T) {
 				if first.chosen[0] != "" {
 					w.replaceHome(first.chosen[0], first.chosen[1], "")
 				}
+				if first.command == "opencode" { // with the variable of another companion, or of an IDE, it never connects
+					env = append(env, "CLAUDE_CODE_SSE_PORT=1")
+				}
 				env = append(env, "PATH="+strings.Join(append(slices.Clone(w.path), os.Getenv("PATH")), string(os.PathListSeparator)))
 				if err := os.Remove(filepath.Join(w.home, ".local", "state", "pollux", "started")); err != nil {
 					t.Fatal(err)
@@ -81,12 +84,12 @@ func TestFirstChangeIsAsked(t *testing.T) {
 				if err := cli.Wait(ctx, first.ready); err != nil {
 					t.Fatal(err)
 				}
-				if agent.review { // before it is connected, it asks in its terminal only
+				if first.command != "codex" { // which connects with /ide; before, the others ask in their terminals only
 					waitFor(t, "the agent", func() bool { return strings.Contains(w.pollux("status"), "\n  agent ") })
 				}
 				cli.ask("write it")
 				if own {
-					if first.command != "codex" { // it connects with /ide
+					if first.command != "codex" {
 						waitFor(t, "the warning", func() bool {
 							return strings.Contains(w.pollux("status"), " changes files without asking: ")
 						})
@@ -101,9 +104,19 @@ func TestFirstChangeIsAsked(t *testing.T) {
 				if agent.review {
 					waitFor(t, "the change in Pollux", func() bool { return strings.Contains(w.pollux("status"), "  diff  "+path) })
 				}
-				if out := w.pollux("status"); strings.Contains(out, "without asking") {
+				out := w.pollux("status")
+				if strings.Contains(out, "without asking") {
 					t.Errorf("the status is %s", out)
 				}
+				if first.command != "copilot" {
+					return
+				}
+				if !strings.Contains(out, "Copilot CLI "+copilotVersion) || !strings.Contains(out, path+"  of Copilot CLI, pending for") {
+					t.Errorf("the status is %s", out)
+				}
+				cli.press("Enter")
+				cli.see(after)
+				w.wantFile(path, "new\n")
 			})
 		}
 	}

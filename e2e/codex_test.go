@@ -130,6 +130,7 @@ func TestCodex(t *testing.T) {
 		if got := w.pollux("status"); !strings.Contains(got, "agent Codex CLI (pid ") || !strings.Contains(got, ") in "+w.project+", connected") {
 			t.Errorf("status prints %s", got)
 		}
+		w.sends(t, cli, "Codex CLI", "a.txt lines 2-3")
 		kill(cli.PID)
 		waitFor(t, "the end of the agent", func() bool { return len(e.agents(t)) == 0 })
 		e.Client.Close()

@@ -44,15 +44,6 @@ func (w *world) copilot(args ...string) screen {
 	return s
 }
 
-// copilotInEditor starts a scripted editor, and Copilot CLI connected to it.
-func (w *world) copilotInEditor() (*plugin, screen) {
-	w.t.Helper()
-	e := w.edit(nil)
-	cli := w.copilot()
-	w.copilotConnects(e, cli, 1)
-	return e, cli
-}
-
 // copilotConnects waits until the agent shows the file that the editor has open. While it
 // starts, it connects some times.
 func (w *world) copilotConnects(e *plugin, cli screen, count int) {
@@ -136,22 +127,6 @@ func TestCopilot(t *testing.T) {
 		cli.see("Do you trust the files in this folder?")
 		waitFor(t, "the agent", func() bool { return len(e.agents(t)) == 1 })
 		cli.see("Do you trust the files in this folder?")
-	})
-	t.Run("run", func(t *testing.T) {
-		var w *world
-		w = newCopilotWorld(t, func(r fakemodel.Request) fakemodel.Reply { return w.copilotChanges()(r) })
-		path := w.file("a.txt", "beta\n")
-		bin := copilotCommand(t)
-		env := append(w.copilotEnv(), "PATH="+filepath.Dir(bin)+string(os.PathListSeparator)+os.Getenv("PATH"))
-		cli := w.screen(env, polluxBinary, "run", "--no-browser", "--", "copilot")
-		waitFor(t, "the agent", func() bool { return strings.Contains(w.pollux("status"), "Copilot CLI "+copilotVersion) })
-		cli.see(copilotReady)
-		cli.ask("change a.txt")
-		waitFor(t, "the diff", func() bool { return strings.Contains(w.pollux("status"), path+"  of Copilot CLI, pending for") })
-		cli.see("Do you want to edit")
-		cli.press("Enter")
-		cli.see(changedFile("a.txt"))
-		w.wantFile(path, "BETA\n")
 	})
 	// With nothing that shows changes, the agent's own question counts.
 	t.Run("no view", func(t *testing.T) {
@@ -328,6 +303,11 @@ func copilotSession(t *testing.T) {
 			e.wantWritten(d)
 		})
 	}
+	step(t, "send", func(t *testing.T) {
+		cli.see(copilotReady)
+		w.sends(t, cli, "Copilot CLI", "@a.txt lines 2-3")
+		cli.seeBelow("why is that so", after)
+	})
 	// The agent does not notice that the companion has restarted. Its own question works,
 	// and /ide connects it again.
 	step(t, "restart", func(t *testing.T) {

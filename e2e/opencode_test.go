@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -40,73 +39,79 @@ func TestOpencode(t *testing.T) {
 	if !isolated(t) {
 		return
 	}
-	t.Run("editor", func(t *testing.T) {
-		var created string
-		w := newClaudeWorld(t, func(r fakemodel.Request) fakemodel.Reply {
-			if strings.Contains(r.Prompt, "write it") && r.Step == 0 {
-				return fakemodel.CallTool("write", map[string]any{"filePath": created, "content": "new\n"})
-			}
-			return fakemodel.Say(after)
-		})
-		path := w.file("a.txt", "alpha\nbeta\ngamma\n")
-		created = filepath.Join(w.project, "new.txt")
-		selected := editor.Snapshot{Files: []editor.File{{
-			Path: path, Active: true, Cursor: &editor.Cursor{Line: 3, Character: 6}, Selection: "beta\ngamma",
-			Range: &editor.Range{Start: editor.Cursor{Line: 2, Character: 1}, End: editor.Cursor{Line: 3, Character: 6}},
-		}}}
-		e := w.edit(nil)
-		if err := e.Update(w.context(), selected); err != nil {
-			t.Fatal(err)
+	var created string
+	w := newClaudeWorld(t, func(r fakemodel.Request) fakemodel.Reply {
+		if strings.Contains(r.Prompt, "write it") && r.Step == 0 {
+			return fakemodel.CallTool("write", map[string]any{"filePath": created, "content": "new\n"})
 		}
-		bin, env := w.installOpencode()
-		cli := w.opencode(append(e.env(), env...), bin)
-
-		// The context reaches the model, with the right lines.
-		cli.see("a.txt#2-3")
-		cli.ask("hello")
-		r, err := w.model.Wait(w.context(), func(r fakemodel.Request) bool { return strings.Contains(r.Text, "hello") })
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !strings.Contains(r.Text, "#2-3 from \""+path+"\"") || !strings.Contains(r.Text, "beta\ngamma") {
-			t.Errorf("the model did not receive the selection: %s", r.Text)
-		}
-		cli.see(after)
-		a := e.agents(t)
-		if len(a) != 1 || a[0].Name != "opencode" || a[0].Version != "" {
-			t.Errorf("connected: %+v", a)
-		}
-		if got := w.pollux("status"); !strings.Contains(got, "no review: it asks about changes in its own terminal") {
-			t.Errorf("status prints %s", got)
-		}
-
-		// It asks in its terminal, and proposes nothing.
-		cli.ask("write it")
-		cli.see("Permission required")
-		if st, err := e.Status(t.Context()); err != nil || len(st.Diffs) > 0 {
-			t.Errorf("%+v, %v", st.Diffs, err)
-		}
-		cli.press("Enter")
-		waitFor(t, "the new file", func() bool { _, err := os.Stat(created); return err == nil })
-
-		// It finds a companion that has started again.
-		e.cmd.Process.Kill()
-		e.cmd.Wait()
-		e = w.edit(nil)
-		waitFor(t, "the agent", func() bool { return len(e.agents(t)) == 1 })
+		return fakemodel.Say(after)
 	})
-	// With the variable of another companion, or of an IDE, opencode never connects.
-	t.Run("run", func(t *testing.T) {
-		w := newClaudeWorld(t, nil)
-		bin, env := w.installOpencode()
-		env = append(env, "CLAUDE_CODE_SSE_PORT=1", "PATH="+filepath.Dir(bin)+string(os.PathListSeparator)+os.Getenv("PATH"))
-		w.opencode(env, polluxBinary, "run", "--no-browser", "--", "opencode")
-		var all []editor.Status
-		waitFor(t, "the agent", func() bool {
-			if err := json.Unmarshal([]byte(w.pollux("status", "--json")), &all); err != nil {
-				t.Fatal(err)
-			}
-			return len(all) == 1 && len(all[0].Clients) == 1
-		})
+	path := w.file("a.txt", "alpha\nbeta\ngamma\n")
+	created = filepath.Join(w.project, "new.txt")
+	w.file("b.txt", "alpha\nbeta\ngamma\n")
+	selected := editor.Snapshot{Files: []editor.File{{
+		Path: path, Active: true, Cursor: &editor.Cursor{Line: 3, Character: 6}, Selection: "beta\ngamma",
+		Range: &editor.Range{Start: editor.Cursor{Line: 2, Character: 1}, End: editor.Cursor{Line: 3, Character: 6}},
+	}}}
+	e := w.edit(nil)
+	if err := e.Update(w.context(), selected); err != nil {
+		t.Fatal(err)
+	}
+	bin, env := w.installOpencode()
+	cli := w.opencode(append(e.env(), env...), bin)
+
+	// The context reaches the model, with the right lines.
+	cli.see("a.txt#2-3")
+	cli.ask("hello")
+	r, err := w.model.Wait(w.context(), func(r fakemodel.Request) bool { return strings.Contains(r.Text, "hello") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(r.Text, "#2-3 from \""+path+"\"") || !strings.Contains(r.Text, "beta\ngamma") {
+		t.Errorf("the model did not receive the selection: %s", r.Text)
+	}
+	cli.see(after)
+	a := e.agents(t)
+	if len(a) != 1 || a[0].Name != "opencode" || a[0].Version != "" {
+		t.Errorf("connected: %+v", a)
+	}
+	if got := w.pollux("status"); !strings.Contains(got, "no review: it asks about changes in its own terminal") {
+		t.Errorf("status prints %s", got)
+	}
+
+	// It asks in its terminal, and proposes nothing.
+	cli.ask("write it")
+	cli.see("Permission required")
+	if st, err := e.Status(t.Context()); err != nil || len(st.Diffs) > 0 {
+		t.Errorf("%+v, %v", st.Diffs, err)
+	}
+	cli.press("Enter")
+	waitFor(t, "the new file", func() bool { _, err := os.Stat(created); return err == nil })
+
+	// It takes mentions of lines, and the numbers as they are. Without lines, it receives
+	// the name as text.
+	waitFor(t, "the process", func() bool {
+		all := e.agents(t)
+		return len(all) == 1 && all[0].PID == cli.PID && all[0].Dir == w.project
 	})
+	cli.seeBelow("write it", after)
+	w.pollux("send", "b.txt")
+	cli.seeBelow(after, "@b.txt")
+	cli.press("C-u")
+	waitFor(t, "the empty line", func() bool { return !strings.Contains(cli.Text(), "@b.txt") })
+	if out := w.pollux("send", "b.txt:2-3"); out != "Sent to opencode.\n" {
+		t.Errorf("it says %q", out)
+	}
+	cli.seeBelow(after, "@b.txt#2-3")
+	cli.press("C-u")
+	waitFor(t, "the empty line", func() bool { return !strings.Contains(cli.Text(), "@b.txt#2-3") })
+	// It attaches no file that is pasted.
+	w.pollux("send", "b.txt:2-3", "why?")
+	w.wantPrompt("@b.txt#L2-3: why?")
+
+	// It finds a companion that has started again.
+	e.cmd.Process.Kill()
+	e.cmd.Wait()
+	e = w.edit(nil)
+	waitFor(t, "the agent", func() bool { return len(e.agents(t)) == 1 })
 }

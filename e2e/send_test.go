@@ -138,72 +138,18 @@ func TestSendToGemini(t *testing.T) {
 	}
 }
 
-// Agents without mentions receive text in their tmux pane, and a question with Enter.
-func TestSendAsText(t *testing.T) {
-	if !isolated(t) {
-		return
-	}
-	for _, test := range []struct {
-		name, title, text string
-		start             func(t *testing.T) (*world, screen)
-	}{
-		{"copilot", "Copilot CLI", "@a.txt lines 2-3", func(t *testing.T) (*world, screen) {
-			copilotCommand(t)
-			w := newCopilotWorld(t, seen)
-			_, cli := w.copilotInEditor()
-			return w, cli
-		}},
-		{"codex", "Codex CLI", "a.txt lines 2-3", func(t *testing.T) (*world, screen) {
-			w := newCodexWorld(t)
-			w.edit(nil)
-			cli := w.codex()
-			cli.ask("hello") // until then it draws a moving picture, and may not read its keyboard for seconds
-			cli.see(after)
-			return w, cli
-		}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			w, cli := test.start(t)
-			w.file("a.txt", "alpha\nbeta\ngamma\n")
-			if out := w.pollux("send", "a.txt:2-3"); !strings.Contains(out, "Sent to "+test.title+" in tmux pane") {
-				t.Errorf("it says %q", out)
-			}
-			cli.see(test.text)
-			cli.press("C-u")
-			waitFor(t, "the empty line", func() bool { return !strings.Contains(cli.Text(), test.text) })
-			w.pollux("send", "a.txt:2-3", "why", "is", "that", "so")
-			w.wantPrompt(test.text + ": why is that so")
-		})
-	}
-}
-
-// opencode takes the numbers of the lines as they are.
-func TestSendToOpencode(t *testing.T) {
-	if !isolated(t) {
-		return
-	}
-	w := newClaudeWorld(t, seen)
-	bin, env := w.installOpencode()
-	w.file("a.txt", "alpha\nbeta\ngamma\n")
-	e := w.edit(nil)
-	cli := w.screen(append(e.env(), env...), bin)
-	waitFor(t, "the process", func() bool {
-		all := e.agents(t)
-		return len(all) == 1 && all[0].PID == cli.PID && all[0].Dir == w.project
-	})
-	w.pollux("send", "a.txt") // it takes no mention without lines
-	cli.see("@a.txt")
-	cli.press("C-u")
-	cli.see("Ask anything")
-	if out := w.pollux("send", "a.txt:2-3"); out != "Sent to opencode.\n" {
+// sends checks that an agent without mentions receives text in its tmux pane, and a question
+// with Enter. Lines 2 and 3 of a.txt are shown to it as text.
+func (w *world) sends(t *testing.T, cli screen, title, text string) {
+	t.Helper()
+	if out := w.pollux("send", "a.txt:2-3"); !strings.Contains(out, "Sent to "+title+" in tmux pane") {
 		t.Errorf("it says %q", out)
 	}
-	cli.see("@a.txt#2-3")
+	cli.see(text)
 	cli.press("C-u")
-	cli.see("Ask anything")
-	// It attaches no file that is pasted.
-	w.pollux("send", "a.txt:2-3", "why?")
-	w.wantPrompt("@a.txt#L2-3: why?")
+	waitFor(t, "the empty line", func() bool { return !strings.Contains(cli.Text(), text) })
+	w.pollux("send", "a.txt:2-3", "why", "is", "that", "so")
+	w.wantPrompt(text + ": why is that so")
 }
 
 // startAgent are the keys that start an agent by its name.
