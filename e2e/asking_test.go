@@ -30,7 +30,8 @@ func TestFirstChangeIsAsked(t *testing.T) {
 		{command: "qwen", ready: ready, asks: "Apply this change?", inline: true,
 			chosen: [2]string{".qwen/settings.json", `, "tools": {"approvalMode": "default"}`}},
 		{command: "copilot", ready: "/ commands", asks: "Do you want to create", always: true},
-		{command: "claude", ready: "mode on", asks: "Do you want to"},
+		// It does not show the change, and no view is open.
+		{command: "claude", ready: "mode on", asks: "Opened changes in Pollux (run: pollux open)"},
 		{command: "opencode", ready: "Ask anything", asks: "Permission required",
 			chosen: [2]string{".config/opencode/opencode.json", `"permission":{"bash":"ask","edit":"ask"},`}},
 		// Its sandbox refuses the command. To run it outside, the model would have to ask.

@@ -57,7 +57,7 @@ func (f *companionFlags) agentConfig() (cfg ide.Config, report func(io.Writer), 
 		return ide.Config{}, nil, err
 	}
 	cfg, err = f.configWith(slog.New(log))
-	cfg.Editor, cfg.Settings.ReviewPage = ownEditor, true
+	cfg.Editor, cfg.Settings.ReviewPage = editor.NoEditor, true
 	return cfg, log.report, err
 }
 
@@ -183,7 +183,7 @@ With --attach the plugin joins a running companion, for instance the one of
 			}
 			cfg.Settings.ReviewPage = page || standalone
 			if standalone {
-				cfg.Editor = ownEditor
+				cfg.Editor = editor.NoEditor
 				return guard(cfg, func(h *ide.Host) error {
 					if link, err := h.Link(); err == nil {
 						printPageLink(streams.Err, link)

@@ -28,7 +28,7 @@ func otherRun(ctx context.Context) (socket string) {
 		return "" // the new companion reports it
 	}
 	i := slices.IndexFunc(all, func(c editor.Running) bool {
-		return c.Editor == ownEditor && slices.Equal(c.Roots, []string{dir})
+		return c.Editor == editor.NoEditor && slices.Equal(c.Roots, []string{dir})
 	})
 	if i < 0 {
 		return ""

@@ -453,9 +453,6 @@ type session struct {
 	demo             bool // the journal does not stay
 }
 
-// ownEditor describes a companion without an editor.
-var ownEditor = editor.Info{Name: "pollux", DisplayName: "Pollux"}
-
 // runAgent runs the agent in the foreground, connected to a companion.
 func runAgent(ctx context.Context, streams IO, c reached, s session) error {
 	ctx, stop := leaveInterruptToAgent(ctx)

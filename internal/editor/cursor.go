@@ -18,3 +18,7 @@ type Info struct {
 	Name        string `json:"name"`
 	DisplayName string `json:"displayName"`
 }
+
+// NoEditor is the name of a companion without an editor: its user opens the review page, or
+// the review in a terminal.
+var NoEditor = Info{Name: "pollux", DisplayName: "Pollux"}

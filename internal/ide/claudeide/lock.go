@@ -1,6 +1,7 @@
 package claudeide
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"pollux/internal/editor"
 	"pollux/internal/ide/lockfile"
 	"pollux/internal/paths"
 	"pollux/internal/sys/disk"
@@ -34,6 +36,22 @@ type Lock struct {
 }
 
 const transport = "ws"
+
+// openPage ends the name of a companion without an editor.
+const openPage = " (run: pollux open)"
+
+// ideName returns the companion's name for Claude Code, which writes "Opened changes in NAME"
+// instead of the change. Without an editor, the name says how to see it.
+func ideName(e editor.Info) string {
+	name := cmp.Or(e.DisplayName, "Pollux")
+	if e == editor.NoEditor {
+		name += openPage
+	}
+	return name
+}
+
+// Title returns the name of the program that wrote the lock.
+func (l Lock) Title() string { return strings.TrimSuffix(l.IDEName, openPage) }
 
 // Dir returns the directory of the lock files. Claude Code also reads the one in
 // $CLAUDE_CONFIG_DIR, but opencode does not, and Claude Code reads this one even if

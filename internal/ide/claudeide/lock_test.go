@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"pollux/internal/editor"
 	"pollux/internal/ide/lockfile"
 	"pollux/internal/paths"
 	"pollux/internal/sys/disk"
@@ -156,6 +157,23 @@ func TestLockFile(t *testing.T) {
 	}
 	if left, _ := os.ReadDir(s.cfg.Dir); len(left) > 0 {
 		t.Errorf("after Unpublish: %v", left)
+	}
+}
+
+// Claude Code wrote "Opened changes in Pollux", without the changes, where no view was open.
+func TestNameSaysHowToSeeTheChange(t *testing.T) {
+	for _, tt := range []struct {
+		editor      editor.Info
+		name, title string
+	}{
+		{editor.NoEditor, "Pollux (run: pollux open)", "Pollux"},
+		{editor.Info{Name: "neovim", DisplayName: "Neovim"}, "Neovim", "Neovim"},
+		{editor.Info{}, "Pollux", "Pollux"},
+	} {
+		lock := Lock{IDEName: ideName(tt.editor)}
+		if lock.IDEName != tt.name || lock.Title() != tt.title {
+			t.Errorf("%+v: %q, %q", tt.editor, lock.IDEName, lock.Title())
+		}
 	}
 }
 

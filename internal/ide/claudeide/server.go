@@ -6,7 +6,6 @@
 package claudeide
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -417,7 +416,7 @@ func (s *Server) lock(folders []string) any {
 		return nil
 	}
 	lock := Lock{
-		PID: os.Getpid(), WorkspaceFolders: inSpelling(folders, Spelling()), IDEName: cmp.Or(s.cfg.Editor.DisplayName, "Pollux"),
+		PID: os.Getpid(), WorkspaceFolders: inSpelling(folders, Spelling()), IDEName: ideName(s.cfg.Editor),
 		Transport: transport, RunningInWindows: runtime.GOOS == "windows", AuthToken: s.token, Pollux: s.mark,
 	}
 	other, yield := rival(s.cfg.Dir, s.port, lock)
@@ -426,7 +425,7 @@ func (s *Server) lock(folders []string) any {
 		// An agent in a folder that two locks have connects to neither. Without a
 		// folder it connects only if the port is in its environment.
 		lock.WorkspaceFolders = []string{}
-		note = termtext.Line(other.IDEName, mcp.MaxName)
+		note = termtext.Line(other.Title(), mcp.MaxName)
 		if note == "" {
 			note = "another program"
 		}

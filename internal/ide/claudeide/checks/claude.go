@@ -147,7 +147,7 @@ type lock struct {
 func newLock(agent, command, host string, s claudeide.Search, f claudeide.Found) *lock {
 	return &lock{Found: f, search: s, Lock: doctor.Lock{
 		Agent: agent, Command: command, Dir: s.Dir, Path: f.Path, Folders: f.WorkspaceFolders, Process: f.PID,
-		Program: fmt.Sprintf("%s (port %d)", cmp.Or(doctor.Short(f.IDEName), "a program without a name"), f.Port),
+		Program: fmt.Sprintf("%s (port %d)", cmp.Or(doctor.Short(f.Title()), "a program without a name"), f.Port),
 		Address: net.JoinHostPort(host, strconv.Itoa(f.Port)),
 	}}
 }
