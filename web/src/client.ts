@@ -48,7 +48,9 @@ export interface Handler {
 }
 
 export interface Agent {
+  name: string;
   label: string; // as `pollux status` names it
+  limits?: string; // what it cannot do, such as "no review"
   silent?: string; // that it changes files without asking, and how to change that
 }
 

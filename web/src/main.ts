@@ -329,7 +329,8 @@ function draw(focus: boolean) {
   document.body.classList.toggle("empty", !item); // hidden elements take no focus
   if (!item) return;
   view = new DiffView({
-    parent: $("view"), path: item.diff.path, original: item.original ?? toLF(item.diff.original, item.crlf), content: item.text,
+    parent: $("view"), path: item.diff.path, original: item.original ?? toLF(item.diff.original, item.crlf),
+    proposed: toLF(item.diff.proposed, item.crlf), content: item.text,
     unified: unified(), readOnly: Boolean(item.diff.readOnly), nonce, changed: (text) => edited(item, text),
     kept: (original) => {
       item.original = original;
@@ -391,13 +392,7 @@ function render() {
   document.title = [waiting ? `(${waiting})` : "", current ? `${base(current.diff.path)} –` : "", "Pollux review", ended ? "(ended)" : ""].filter(Boolean).join(" ");
   $<HTMLLinkElement & HTMLElement>("icon").href = icon(waiting > 0);
 
-  const list = $("list");
-  for (const b of [...list.children]) if (!items.has((b as HTMLElement).dataset.id!)) b.remove();
-  for (const item of items.values()) {
-    const b = list.querySelector<HTMLElement>(`[data-id="${item.diff.id}"]`) ?? list.appendChild(entry(item.diff));
-    b.setAttribute("aria-current", String(item === current));
-    renderTags(b.querySelector(".tags")!, item);
-  }
+  renderList();
 
   const there = current?.diff.state === "outside";
   const orphaned = current?.diff.state === "orphaned";
@@ -422,7 +417,8 @@ function render() {
   $("position").textContent = !of ? "no difference" : at ? `hunk ${at} of ${of}` : count(of, "hunk");
   $("caption-old").textContent = there ? "Before" : current?.diff.exists ? "On disk" : "New file";
   $("caption-old").hidden = unified();
-  $("caption-new").textContent = there ? "Now: click it, or press e, to edit" : accepted ? "Accepted text" : fixed ? "Proposed text, read-only" : "Proposed text: click it, or press e, to edit";
+  $("yours").hidden = !current || current.text === toLF(current.diff.proposed, current.crlf);
+  $("caption-text").textContent = there ? "Now: click it, or press e, to edit" : accepted ? "Accepted text" : fixed ? "Proposed text, read-only" : "Proposed text: click it, or press e, to edit";
   $("what").title = current ? current.diff.path : "";
   $("from").textContent = !current ? "" : there ? agentName(current.diff) : `from ${agentName(current.diff)}`;
   $("from").title = current ? current.diff.client : "";
@@ -435,8 +431,80 @@ function render() {
   $("none").textContent = shut ? shut
     : !online && !met ? "Connecting to Pollux…"
     : !online ? `Pollux has ended or cannot be reached.${keepsTexts ? " Your edits are kept: pollux journal lists them." : ""}`
-    : agents.length ? ["No pending changes. Changes that an agent proposes appear here.", ...silent, ...recent()].join("\n\n")
+    : agents.length ? [nothing(), ...silent, ...recent()].join("\n\n")
     : "No agent is connected. In Gemini CLI, type /ide enable and restart it; in Claude Code and Codex CLI, type /ide.";
+}
+
+// nothing says that no change is pending, and whose changes appear here.
+function nothing(): string {
+  const limited = new Set(agents.filter((a) => a.limits).map((a) => `${a.name} has ${a.limits}.`));
+  const some = agents.some((a) => !a.limits) ? " Changes that an agent proposes appear here." : "";
+  return [`No pending changes.${some}`, ...limited].join("\n");
+}
+
+// From manyItems on, the list is a tree of folders.
+const manyItems = 5;
+
+// A Row is a row of the list: a folder, or a diff in it.
+interface Row {
+  depth: number;
+  folder?: string;
+  item?: Item;
+}
+
+interface Leaf {
+  folders: string[];
+  item: Item;
+}
+
+// branches returns the rows of a tree. A folder that holds only another one shares its row.
+function branches(leaves: Leaf[], depth: number): Row[] {
+  const groups = new Map<string | undefined, Leaf[]>();
+  for (const { folders: [first, ...folders], item } of leaves) {
+    groups.set(first, [...groups.get(first) ?? [], { folders, item }]);
+  }
+  return [...groups].flatMap(([folder, inside]) => {
+    if (folder === undefined) return inside.map(({ item }) => ({ depth, item }));
+    for (let [next] = inside[0].folders; next !== undefined && inside.every(({ folders }) => folders[0] === next); [next] = inside[0].folders) {
+      folder += `/${next}`;
+      inside = inside.map(({ folders, item }) => ({ folders: folders.slice(1), item }));
+    }
+    return [{ depth, folder: folder || "/" }, ...branches(inside, depth + 1)];
+  });
+}
+
+let listed = ""; // what the list shows
+let tree = false; // it stays one until one diff is left: rows that move are hard to follow
+
+function renderList() {
+  const all = [...items.values()];
+  tree = all.length >= manyItems || (tree && all.length > 1);
+  const leaves = all.map((item) => ({ folders: relative(item.diff.path).split(/[\\/]/).slice(0, -1), item }));
+  const rows: Row[] = tree ? branches(leaves, 0) : all.map((item) => ({ depth: 0, item }));
+  const list = $("list");
+  const shows = JSON.stringify(rows.map(({ depth, folder, item }) => [depth, folder, item?.diff.id]));
+  if (shows !== listed) arrange(list, rows);
+  listed = shows;
+  for (const item of all) {
+    const b = list.querySelector<HTMLElement>(`[data-id="${item.diff.id}"]`)!;
+    b.setAttribute("aria-current", String(item === current));
+    renderTags(b.querySelector(".tags")!, item);
+  }
+}
+
+// arrange puts the rows into the list. A diff's button that is in its place already stays: a
+// click may be in progress.
+function arrange(list: HTMLElement, rows: Row[]) {
+  const focused = document.activeElement as HTMLElement;
+  list.classList.toggle("tree", tree);
+  for (const e of [...list.children] as HTMLElement[]) if (!items.has(e.dataset.id ?? "")) e.remove();
+  rows.forEach(({ depth, folder, item }, i) => {
+    const e = item ? list.querySelector<HTMLElement>(`[data-id="${item.diff.id}"]`) ?? entry(item.diff) : element("div", folder!);
+    if (!item) e.className = "folder";
+    e.style.setProperty("--depth", String(depth));
+    if (list.children[i] !== e) list.insertBefore(e, list.children[i] ?? null);
+  });
+  if (list.contains(focused)) focused.focus({ preventScroll: true });
 }
 
 // recent returns what became of the last changes, and how to see or restore them.
@@ -639,7 +707,7 @@ function icon(dot: boolean): string {
 const count = (n: number, what: string) => `${n} ${what}${n === 1 ? "" : "s"}`;
 
 function other(step: number) {
-  const all = [...items.values()];
+  const all = [...$("list").querySelectorAll<HTMLElement>(".item")].map((b) => items.get(b.dataset.id!)!);
   if (all.length < 2 || !current) return;
   show(all[(all.indexOf(current) + step + all.length) % all.length], true);
   render();

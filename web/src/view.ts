@@ -6,11 +6,11 @@ import { bracketMatching, HighlightStyle, syntaxHighlighting } from "@codemirror
 import { acceptChunk, type Chunk, getChunks, getOriginalDoc, goToNextChunk, goToPreviousChunk, MergeView, unifiedMergeView } from "@codemirror/merge";
 import { highlightSelectionMatches, search, searchKeymap } from "@codemirror/search";
 import { Compartment, EditorState, type Extension, type Range, type Text } from "@codemirror/state";
-import { Decoration, drawSelection, EditorView, highlightActiveLine, highlightSpecialChars, keymap, lineNumbers, ViewPlugin } from "@codemirror/view";
+import { Decoration, type DecorationSet, drawSelection, EditorView, highlightActiveLine, highlightSpecialChars, keymap, lineNumbers, ViewPlugin, type ViewUpdate } from "@codemirror/view";
 import { tags as t } from "@lezer/highlight";
 import { useLineHunks } from "./chunks";
 import { language } from "./language";
-import { hunksBetween } from "./lines";
+import { type Hunk, hunksBetween } from "./lines";
 
 // The style sheet sets the colours, so that light and dark follow the system.
 const colours = HighlightStyle.define([
@@ -52,6 +52,33 @@ function marks(view: EditorView) {
   return Decoration.set(lines);
 }
 
+// yours marks the lines of hunks that the user has changed since the agent proposed them.
+const yourLine = Decoration.line({ class: "yours", attributes: { title: "Your edit" } });
+
+function yours(proposed: string): Extension {
+  const lines = proposed.split("\n");
+  let doc: Text | undefined, hunks: Hunk[] = [];
+  const find = ({ state, viewport }: EditorView): DecorationSet => {
+    if (doc !== state.doc) hunks = hunksBetween(lines, (doc = state.doc).toJSON());
+    const chunks = getChunks(state)?.chunks ?? [];
+    const first = state.doc.lineAt(viewport.from).number, last = state.doc.lineAt(viewport.to).number;
+    const found: Range<Decoration>[] = [];
+    for (const h of hunks) {
+      for (let n = Math.max(h.new + 1, first); n <= Math.min(h.newEnd, last); n++) {
+        const { from } = state.doc.line(n);
+        if (chunks.some((c) => c.fromB <= from && from <= c.endB)) found.push(yourLine.range(from));
+      }
+    }
+    return Decoration.set(found);
+  };
+  return ViewPlugin.define((view) => ({
+    lines: find(view),
+    update(u: ViewUpdate) {
+      this.lines = find(u.view);
+    },
+  }), { decorations: (plugin) => plugin.lines });
+}
+
 // between returns the text between two positions. The second may lie behind the text.
 const between = (text: Text, from: number, to: number) => text.sliceString(from, Math.min(to, text.length));
 
@@ -73,6 +100,7 @@ export interface ViewOptions {
   parent: HTMLElement;
   path: string;
   original: string;
+  proposed: string;
   content: string;
   unified: boolean;
   readOnly: boolean;
@@ -103,7 +131,7 @@ export class DiffView {
       keymap.of([...searchKeymap]),
     ];
     const editable: Extension[] = [
-      ...common, this.writing.of(EditorState.readOnly.of(options.readOnly)), history(), highlightActiveLine(), currentHunk,
+      ...common, this.writing.of(EditorState.readOnly.of(options.readOnly)), history(), highlightActiveLine(), currentHunk, yours(options.proposed),
       EditorView.clipboardInputFilter.of((text) => text.replaceAll(/\r\n?/g, "\n")),
       keymap.of([...defaultKeymap, ...historyKeymap, indentWithTab, { key: "Escape", run: () => (options.left(), true) }]),
       EditorView.contentAttributes.of({ "aria-label": `Proposed text of ${options.path}, ${options.readOnly ? "read-only" : "editable"}` }),
