@@ -100,7 +100,7 @@ var allowed = map[string][]string{
 	"pollux/internal/usage":                     {"agent", "jsonl", "lazy", "outbox", "sys"},
 	"pollux/internal/usage/metrics":             {"agent", "lazy"},
 	"pollux/internal/view/lsp":                  {"editor", "jsonrpc", "lazy", "paths", "termtext"},
-	"pollux/internal/view/term":                 {"editor", "hunk", "outbox", "sys", "termtext", "view/term/syntax"},
+	"pollux/internal/view/term":                 {"editor", "hunk", "outbox", "paths", "sys", "termtext", "view/term/syntax"},
 	"pollux/internal/view/term/syntax":          {},
 	"pollux/internal/view/tmux":                 {"editor", "inputline", "paths", "sys"},
 	"pollux/internal/view/web":                  {"editor", "gate", "jsonl"},

@@ -323,7 +323,7 @@ func TestReviewPopupEditor(t *testing.T) {
 	s := popup(t, `EDITOR='echo "mine, $LC_MESSAGES" >'`, "LC_MESSAGES=of-the-caller")
 	s.open(s.file("a.txt", "old\n"), "new\n")
 	s.keys("e")
-	s.see("+mine, of-the-caller")
+	s.see("*mine, of-the-caller")
 	s.keys("y")
 	if got := accepted(t, s.cli); got != "mine, of-the-caller\n" {
 		t.Errorf("accepted %q", got)

@@ -53,7 +53,7 @@ func TestGoldenScreens(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			texts := newTexts()
 			defer texts.close()
-			m := &model{ctx: t.Context(), texts: texts, width: test.width, height: 24, theme: test.theme, agents: 1}
+			m := &model{ctx: t.Context(), texts: texts, width: test.width, height: 24, theme: test.theme, agents: []editor.Agent{{Name: "Gemini CLI"}}}
 			m.update(opened{
 				ID: "1", Path: "/home/me/project/greet.go", Agent: "Gemini CLI", Exists: true,
 				Original: goldenOld, Proposed: goldenNew, State: editor.StateOpen,

@@ -140,8 +140,8 @@ func (m *model) cell(it *item, r *row, number, width, part int) string {
 		}
 		text = ansi.Truncate(text, columns, "…")
 	}
-	sign := signs[r.kind]
-	return faint + n + plain + " " + sign.colour + sign.sign + plain + m.theme.pad(r.kind, text, columns)
+	sign := r.sign()
+	return faint + n + plain + " " + sign.colour + sign.text + plain + m.theme.pad(r, text, columns)
 }
 
 // A hint is a key in the footer.

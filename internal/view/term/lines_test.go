@@ -20,7 +20,7 @@ func marked(original, text string) string {
 		if r.kind != removed && r.kind != added {
 			continue
 		}
-		b.WriteString(signs[r.kind].sign)
+		b.WriteString(r.sign().text)
 		at := 0
 		for _, m := range r.marks {
 			b.WriteString(r.shown[at:m.from] + "[" + r.shown[m.from:m.to] + "]")

@@ -71,8 +71,8 @@ type model struct {
 	width, height int
 	items         []*item
 	current       int
-	agents        int      // how many are connected
-	silent        []string // [editor.Agent.Silent] of those that do not ask
+	agents        []editor.Agent // the connected ones
+	roots         []string       // the workspace's directories
 	outside       editor.Outside
 	message       string
 	help          bool
@@ -219,16 +219,11 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 			}
 		}
 	case agents:
-		m.agents, m.silent = len(msg), nil
-		for _, a := range msg {
-			if a.Silent != "" {
-				m.silent = append(m.silent, a.Silent)
-			}
-		}
+		m.agents = msg
 	case outside:
 		m.outside = editor.Outside(msg)
 	case message:
-		if slices.Contains(m.silent, msg.text) {
+		if slices.Contains(m.silent(), msg.text) {
 			break // the view shows it
 		}
 		m.message = msg.text

@@ -17,6 +17,7 @@ import (
 
 	"pollux/internal/editor"
 	"pollux/internal/jsonrpc"
+	"pollux/internal/sys/systest"
 )
 
 // A bench runs a model as Bubble Tea does, in a synctest bubble, with a companion that
@@ -277,7 +278,7 @@ func TestMessagesWaitForTheEditor(t *testing.T) {
 				for _, msg := range test.happens(b) {
 					b.send(msg)
 				}
-				b.sees(t, "+"+test.want)
+				b.sees(t, "*"+test.want)
 				if got := b.model.items[0].text; got != test.want+"\n" {
 					t.Errorf("y accepts %q", got)
 				}
@@ -406,7 +407,7 @@ func TestTitleNamesTheAgent(t *testing.T) {
 		"x.go  /p  evil␛[2J":   {Agent: "evil\x1b[2J"},
 	} {
 		d.Path, d.Exists = "/p/x.go", true
-		if got := filepath.ToSlash(title(&item{Diff: d}, "", 80)); got != want {
+		if got := filepath.ToSlash(new(model).title(&item{Diff: d}, "", 80)); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
@@ -424,9 +425,34 @@ func TestTitleFits(t *testing.T) {
 		{10, "x.go  …t  Gemini CLI   hunk 1 of 2"},
 	} {
 		it := &item{Diff: editor.Diff{Path: "/home/me/work/project/x.go", Agent: "Gemini CLI", Exists: true}}
-		if got := filepath.ToSlash(title(it, "   hunk 1 of 2", test.width)); got != test.want {
+		if got := filepath.ToSlash(new(model).title(it, "   hunk 1 of 2", test.width)); got != test.want {
 			t.Errorf("%d columns: %q, want %q", test.width, got, test.want)
 		}
+	}
+}
+
+// In a deep project, the list showed little more than the folders above it.
+func TestPathsInTheProject(t *testing.T) {
+	root := systest.Abs("/home/me/project")
+	in := func(dir string) string { return filepath.Join(dir, "src", "x.go") }
+	for _, tt := range []struct {
+		roots []string
+		path  string
+		want  string
+	}{
+		{[]string{root}, in(root), in("")},
+		{[]string{root}, in(root + "-2"), in(root + "-2")},
+		{[]string{root, root + "-2"}, in(root + "-2"), in("project-2")},
+		{nil, in(root), in(root)},
+	} {
+		m := &model{roots: tt.roots}
+		if got := m.relative(tt.path); got != tt.want {
+			t.Errorf("%s in %q: %s, want %s", tt.path, tt.roots, got, tt.want)
+		}
+	}
+	it := &item{Diff: editor.Diff{Path: filepath.Join(root, "x.go"), Agent: "Gemini CLI", Exists: true}}
+	if got, want := (&model{roots: []string{root}}).title(it, "", 80), "x.go  Gemini CLI"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 
@@ -445,6 +471,22 @@ func TestSilentAgent(t *testing.T) {
 		if strings.Contains(b.shows(), text) {
 			t.Error("the view still says it")
 		}
+	})
+}
+
+// The view promised the changes of an agent that asks only in its own terminal.
+func TestAgentWithoutReview(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Config{})
+		limited := editor.Agent{Name: "opencode", Limits: "no review: it asks about changes in its own terminal"}
+		b.send(agents{limited, limited})
+		b.sees(t, "opencode has no review: it asks about changes in its own terminal.")
+		if shows := b.shows(); strings.Contains(shows, "appear here") || strings.Count(shows, "opencode") != 1 {
+			t.Errorf("the view shows %s", shows)
+		}
+		b.send(agents{limited, {Name: "Gemini CLI"}})
+		b.sees(t, "Changes that an agent proposes appear here.")
+		b.sees(t, "opencode has no review")
 	})
 }
 

@@ -1,6 +1,7 @@
 package term
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/charmbracelet/x/ansi"
@@ -25,6 +26,8 @@ const (
 type row struct {
 	kind kind
 	text string
+	// yours is set if the user has changed an added line since it was proposed.
+	yours bool
 	// shown is the text as the terminal shows it, and marks are its differences from
 	// the lines that it replaces or that replace it.
 	shown string
@@ -59,7 +62,8 @@ func layOut(original, proposed, text string) (rows []row, changes []change) {
 		changes = append(changes, change{Hunk: h})
 	}
 	// Hunks of the proposal where the text is as on disk: the user has undone them.
-	for _, h := range hunk.Between(proposed, text) {
+	edits := hunk.Between(proposed, text)
+	for _, h := range edits {
 		if !touches(now, h) {
 			changes = insert(changes, change{Hunk: h, undone: true})
 		}
@@ -90,7 +94,8 @@ func layOut(original, proposed, text string) (rows []row, changes []change) {
 			oldLine++
 		}
 		for range c.NewLines {
-			rows = append(rows, row{kind: added, text: after[newLine-1], new: newLine, hunk: i})
+			yours := slices.ContainsFunc(edits, func(h hunk.Hunk) bool { return h.New <= newLine && newLine < h.New+h.NewLines })
+			rows = append(rows, row{kind: added, text: after[newLine-1], yours: yours, new: newLine, hunk: i})
 			newLine++
 		}
 	}

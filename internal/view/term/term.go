@@ -110,6 +110,9 @@ func Run(ctx context.Context, cfg Config) error {
 	}); err != nil {
 		return err
 	}
+	if status, err := client.Status(ctx); err == nil {
+		m.roots = status.Roots // otherwise paths stay absolute
+	}
 	if cfg.Once {
 		if pending, err := client.Diffs(ctx); err == nil && len(pending) == 0 {
 			inbox.Put(nothingPending{})

@@ -37,7 +37,7 @@ func show(rows []row) string {
 			b.WriteString("...\n")
 			continue
 		}
-		b.WriteString(signs[r.kind].sign + r.text + "\n")
+		b.WriteString(r.sign().text + r.text + "\n")
 	}
 	return b.String()
 }
@@ -49,7 +49,8 @@ func TestLayOut(t *testing.T) {
 		{"undone", "a\nb\nc\n", "a\nB\nc\n", "a\nb\nc\n", " a\n b\n~B\n c\n"},
 		{"an undone addition", "a\n", "a\nb\n", "a\n", " a\n~b\n"},
 		{"an undone removal", "a\nb\nc\n", "a\nc\n", "a\nb\nc\n", " a\n b\n~(to be removed)\n c\n"},
-		{"edited by the user", "a\nb\n", "a\nB\n", "a\nmine\n", " a\n-b\n+mine\n"},
+		{"edited by the user", "a\nb\n", "a\nB\n", "a\nmine\n", " a\n-b\n*mine\n"},
+		{"partly edited by the user", "a\nb\n", "a\nB\nC\n", "a\nB\nCc\nd\n", " a\n-b\n+B\n*Cc\n*d\n"},
 		{"a new file", "", "a\nb\n", "a\nb\n", "+a\n+b\n"},
 		{"emptied", "a\n", "", "", "-a\n"},
 		{"far away is left out", ten, strings.Replace(ten, "a", "A", 1), strings.Replace(ten, "a", "A", 1), "-a\n+A\n b\n c\n d\n e\n...\n"},
@@ -78,7 +79,7 @@ func TestLineEnds(t *testing.T) {
 			rows, _ := layOut(test.original, test.proposed, test.proposed)
 			var got strings.Builder
 			for _, r := range rows {
-				got.WriteString(signs[r.kind].sign + r.shown + "\n")
+				got.WriteString(r.sign().text + r.shown + "\n")
 			}
 			if got.String() != test.want {
 				t.Errorf("it shows\n%swant\n%s", got.String(), test.want)

@@ -21,8 +21,8 @@ import (
 // reports its background and has enough colours, changed lines have a coloured
 // background. Then the colours of the language fit on them.
 type theme struct {
-	removed, added         string
-	removedWord, addedWord string
+	removed, added, yours             string
+	removedWord, addedWord, yoursWord string
 }
 
 // Backgrounds as in delta, for dark and for light terminals.
@@ -30,10 +30,12 @@ var (
 	darkTheme = theme{
 		removed: "\x1b[48;2;63;0;1m", removedWord: "\x1b[48;2;144;16;17m",
 		added: "\x1b[48;2;0;40;0m", addedWord: "\x1b[48;2;0;96;0m",
+		yours: "\x1b[48;2;0;30;72m", yoursWord: "\x1b[48;2;0;66;150m",
 	}
 	lightTheme = theme{
 		removed: "\x1b[48;2;255;224;224m", removedWord: "\x1b[48;2;255;192;192m",
 		added: "\x1b[48;2;208;255;208m", addedWord: "\x1b[48;2;160;239;160m",
+		yours: "\x1b[48;2;214;230;255m", yoursWord: "\x1b[48;2;172;203;255m",
 	}
 )
 
@@ -59,23 +61,25 @@ var classColours = map[syntax.Class]string{
 	syntax.Keyword: "\x1b[35m", syntax.String: "\x1b[36m", syntax.Number: "\x1b[33m", syntax.Comment: faint,
 }
 
-// styles returns how a kind of row looks, how the words in it look that differ, and
-// whether it has the colours of the language.
-func (t theme) styles(k kind) (line, word string, language bool) {
+// styles returns how a row looks, how the words in it look that differ, and whether it has
+// the colours of the language.
+func (t theme) styles(r *row) (line, word string, language bool) {
 	switch {
-	case k == same:
+	case r.kind == same:
 		return "", "", true
-	case t == theme{} || k == undone:
-		return signs[k].colour, reverse, false
-	case k == removed:
+	case t == theme{} || r.kind == undone:
+		return r.sign().colour, reverse, false
+	case r.kind == removed:
 		return t.removed, t.removedWord, true
+	case r.yours:
+		return t.yours, t.yoursWord, true
 	}
 	return t.added, t.addedWord, true
 }
 
 // paint returns a part of a row's text in its colours.
 func (t theme) paint(r *row, from, to int) string {
-	line, word, language := t.styles(r.kind)
+	line, word, language := t.styles(r)
 	var colours []syntax.Span
 	if language {
 		colours = r.colours
@@ -100,10 +104,10 @@ func (t theme) paint(r *row, from, to int) string {
 	return b.String()
 }
 
-// pad fills a row's text with its background.
-func (t theme) pad(k kind, text string, width int) string {
+// pad fills a part of a row's text with its background.
+func (t theme) pad(r *row, text string, width int) string {
 	rest := strings.Repeat(" ", max(0, width-ansi.StringWidth(text)))
-	if line, _, language := t.styles(k); language && line != "" {
+	if line, _, language := t.styles(r); language && line != "" {
 		rest = line + rest + plain
 	}
 	return text + rest

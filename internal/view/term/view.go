@@ -10,6 +10,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"pollux/internal/editor"
+	"pollux/internal/paths"
 	"pollux/internal/termtext"
 )
 
@@ -19,6 +20,7 @@ const (
 	red     = "\x1b[31m"
 	green   = "\x1b[32m"
 	yellow  = "\x1b[33m"
+	cyan    = "\x1b[36m"
 	faint   = "\x1b[2m"
 	bold    = "\x1b[1m"
 	reverse = "\x1b[7m"
@@ -66,19 +68,22 @@ func (m *model) helpLines() []string {
  You can decide on a change that has just appeared after half a second without
  a key press; until then y, r, u, a, e and q do nothing.
 
- +  added     -  removed     ~  proposed, but undone by you
+ +  added     -  removed     ~  proposed, but undone by you     *  your edit
 
  Press any key to continue.`, "\n"), "\n")
 }
 
 func (m *model) emptyLines() []string {
 	lines := []string{"", " No pending changes.", ""}
-	if m.agents == 0 {
-		lines = append(lines, " No agent is connected. In Gemini CLI, type /ide enable and restart it.")
-	} else {
+	reviewed := func(a editor.Agent) bool { return a.Limits == "" }
+	switch {
+	case len(m.agents) == 0:
+		lines = append(lines, " No agent is connected. In Gemini CLI, type /ide enable and restart it;",
+			" in Claude Code and Codex CLI, type /ide.")
+	case slices.ContainsFunc(m.agents, reviewed):
 		lines = append(lines, " Changes that an agent proposes appear here.")
 	}
-	notes := m.silent
+	notes := append(m.limits(), m.silent()...)
 	if note := m.outside.Note("o"); note != "" {
 		notes = append(slices.Clip(notes), note)
 	}
@@ -93,7 +98,7 @@ func (m *model) emptyLines() []string {
 	}
 	if !m.leaving {
 		for _, f := range m.outside.Files[:max(0, min(len(m.outside.Files), m.height-2-len(lines)))] {
-			line := "   " + termtext.Visible(f.Path) + "  " + f.Change
+			line := "   " + termtext.Visible(m.relative(f.Path)) + "  " + f.Change
 			if f.Notice != "" {
 				line += " (" + f.Notice + ")"
 			}
@@ -116,6 +121,26 @@ func (m *model) emptyLines() []string {
 	return append(lines, " "+termtext.Visible(strings.TrimSpace(m.message)), faint+" "+footer+plain)
 }
 
+// silent returns [editor.Agent.Silent] of the agents that do not ask.
+func (m *model) silent() (all []string) {
+	for _, a := range m.agents {
+		if a.Silent != "" {
+			all = append(all, a.Silent)
+		}
+	}
+	return all
+}
+
+// limits says what agents cannot do, each once.
+func (m *model) limits() (all []string) {
+	for _, a := range m.agents {
+		if text := a.Name + " has " + a.Limits + "."; a.Limits != "" && !slices.Contains(all, text) {
+			all = append(all, text)
+		}
+	}
+	return all
+}
+
 func (m *model) diffLines() []string {
 	it := m.item()
 	var lines []string
@@ -126,10 +151,10 @@ func (m *model) diffLines() []string {
 			if i == m.current {
 				mark = "> "
 			}
-			lines = append(lines, mark+title(m.items[i], "", m.width-2))
+			lines = append(lines, mark+m.title(m.items[i], "", m.width-2))
 		}
 	}
-	lines = append(lines, reverse+pad(" "+title(it, it.position(), m.width-1), m.width)+plain)
+	lines = append(lines, reverse+pad(" "+m.title(it, it.position(), m.width-1), m.width)+plain)
 	body := m.lines(it)
 	body = body[min(it.top, len(body)):]
 	for i := range m.body() {
@@ -157,9 +182,22 @@ func (it *item) position() string {
 	return fmt.Sprintf("   hunk %d of %d", it.at+1, len(it.changes))
 }
 
+// relative returns a path without the workspace's directory. If there are several, it keeps
+// their last part.
+func (m *model) relative(path string) string {
+	for _, root := range m.roots {
+		if rel, ok := paths.Rel(root, path); ok && len(m.roots) > 1 {
+			return filepath.Join(filepath.Base(root), rel)
+		} else if ok {
+			return rel
+		}
+	}
+	return path
+}
+
 // title returns the line that names a change. It cuts the folder from the left if
 // the line would be wider than width columns.
-func title(it *item, suffix string, width int) string {
+func (m *model) title(it *item, suffix string, width int) string {
 	rest := "  " + termtext.Visible(it.AgentName())
 	if !it.Exists {
 		rest += "  (new file)"
@@ -172,7 +210,7 @@ func title(it *item, suffix string, width int) string {
 	}
 	rest += suffix
 	name := termtext.Visible(filepath.Base(it.Path))
-	dir := filepath.Dir(it.Path)
+	dir := filepath.Dir(m.relative(it.Path))
 	if dir == "." {
 		return name + rest
 	}
@@ -184,8 +222,18 @@ func title(it *item, suffix string, width int) string {
 	return name + "  " + dir + rest
 }
 
-var signs = map[kind]struct{ sign, colour string }{
+// A sign stands before a row, in its colour.
+type sign struct{ text, colour string }
+
+var signs = map[kind]sign{
 	same: {" ", ""}, removed: {"-", red}, added: {"+", green}, undone: {"~", yellow},
+}
+
+func (r *row) sign() sign {
+	if r.yours {
+		return sign{"*", cyan}
+	}
+	return signs[r.kind]
 }
 
 // maxMessage limits how many lines a message has.
