@@ -1,6 +1,8 @@
 package companion
 
 import (
+	"fmt"
+	"path/filepath"
 	"time"
 
 	"pollux/internal/companion/journal"
@@ -11,7 +13,8 @@ import (
 const observeDelay = 3 * time.Second
 
 // observe writes to the journal how a change ended that the agent has closed: the agent
-// does not report it, but the file shows it. The agent writes text after a yes.
+// does not report it, but the file shows it. The agent writes text after a yes, or, if it does
+// not take the user's edits from there, its own text: then observe offers to write theirs.
 func (c *Companion) observe(d *diff, text string, unwritten journal.Ending) {
 	delay := time.NewTimer(observeDelay)
 	defer delay.Stop()
@@ -20,13 +23,21 @@ func (c *Companion) observe(d *diff, text string, unwritten journal.Ending) {
 	case <-c.sending.Done(): // the companion ends
 	}
 	now, err := d.target.read()
-	how := unwritten
+	how, own := unwritten, d.answer(d.proposal.Text)
 	switch {
 	case err != nil:
 		return
 	case now.exists && d.session.Holds(now.text, text):
 		how = journal.InTerminal
 		c.outside.account(d.path())
+	case text != own && now.exists && d.session.Holds(now.text, own):
+		how = journal.InTerminal
+		c.outside.account(d.path())
+		c.setUnwritten(d, true)
+		late := d.light()
+		late.base = now // "Write the file" replaces the agent's text
+		c.misses(late, fmt.Sprintf("%s was accepted in the terminal of %s, which wrote its own text, without your edits. "+
+			"To write yours: pollux journal restore %s", filepath.Base(d.path()), d.agent, d.id))
 	case now.version != d.base.version:
 		return
 	case c.sending.Err() != nil && unwritten == journal.Refused:

@@ -3,6 +3,7 @@ package companion
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"pollux/internal/companion/journal"
@@ -52,6 +53,65 @@ func TestHowAClosedChangeEnded(t *testing.T) {
 		}()
 	}
 	c.tasks.wait()
+}
+
+// Claude Code writes its own text after a "Yes" in its terminal. What the user had edited was
+// only in the journal, and no view said so.
+func TestYesInTheTerminalWithoutTheEdits(t *testing.T) {
+	c := newBare(t)
+	v := c.view(t)
+	s := c.connect(t, newFakeSession())
+	defer c.Disconnect(s)
+	path := filepath.Join(c.dir, "f")
+	for _, tt := range []struct {
+		name, edited, written string
+		warns                 bool
+	}{
+		{"without them", "new, and mine\n", "new\n", true},
+		{"with them", "new, and mine\n", "new, and mine\n", false},
+		{"no edits", "new\n", "new\n", false},
+		{"no", "new, and mine\n", "old\n", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if err := os.WriteFile(path, []byte("old\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Propose(t.Context(), s, Proposal{Path: path, Text: "new\n"}); err != nil {
+				t.Fatal(err)
+			}
+			d := receive(t, v.opened)
+			if err := v.Edit(t.Context(), d.ID, tt.edited); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Withdraw(t.Context(), s, path); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte(tt.written), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			receive(t, v.closed)
+			c.tasks.wait()
+			if e, err := c.journal.Get(d.ID); err != nil || e.Unwritten != tt.warns {
+				t.Errorf("the journal has %+v, %v", e, err)
+			}
+			if !tt.warns {
+				if len(v.all) > 0 {
+					t.Errorf("a message: %+v", receive(t, v.all))
+				}
+				return
+			}
+			if m := receive(t, v.all); m.Diff != d.ID || !m.Unwritten || !strings.Contains(m.Text, "without your edits") {
+				t.Errorf("the message is %+v", m)
+			}
+			if res, err := v.Save(t.Context(), editor.DiffAccept{ID: d.ID}); err != nil || res.Status != editor.StatusAccepted {
+				t.Fatalf("%+v, %v", res, err)
+			}
+			if got, err := os.ReadFile(path); err != nil || string(got) != tt.edited {
+				t.Errorf("the file holds %q, %v", got, err)
+			}
+			c.settled(t, v, d, "was written now")
+		})
+	}
 }
 
 // The terminal of `pollux run` was closed while a change was pending. The journal and the
