@@ -98,7 +98,8 @@ func TestAgents(t *testing.T) {
 }
 
 // An agent whose user has chosen nothing starts in the mode in which it asks. A choice in
-// the arguments, the variables or the settings stays, and Pollux knows if it is silent.
+// the arguments, the variables or the user's settings stays, and Pollux knows if it is silent.
+// Settings in the project may have come with the repository, and choose nothing.
 func TestMode(t *testing.T) {
 	const (
 		asksAnyway = "asks anyway" // it needs no argument, and is not silent
@@ -123,6 +124,7 @@ func TestMode(t *testing.T) {
 		{name: "settings", agent: "claude", file: ".claude/settings.json", text: `{"permissions": {"defaultMode": "auto"}}`, want: ".claude/settings.json"},
 		{name: "settings that ask", agent: "claude", file: ".claude/settings.json", text: `{"permissions": {"defaultMode": "default"}}`, want: asksAnyway},
 		{name: "a repository may not choose auto", agent: "claude", file: "project/.claude/settings.json", text: `{"permissions": {"defaultMode": "auto"}}`, want: made},
+		{name: "a repository may not choose to accept edits", agent: "claude", file: "project/.claude/settings.json", text: `{"permissions": {"defaultMode": "acceptEdits"}}`, want: made},
 		{name: "arguments win", agent: "claude", args: []string{"--permission-mode", "default"}, file: ".claude/settings.json", text: `{"permissions": {"defaultMode": "auto"}}`, want: asksAnyway},
 
 		{name: "no choice", agent: "opencode", want: made},
@@ -132,19 +134,22 @@ func TestMode(t *testing.T) {
 		{name: "settings that allow", agent: "opencode", file: ".config/opencode/opencode.jsonc", text: "{// mine\n\"permission\": {\"edit\": \"allow\"}}", want: "opencode.jsonc"},
 		{name: "settings about something else", agent: "opencode", file: ".config/opencode/opencode.json", text: `{"permission": {"webfetch": "deny"}}`, want: "opencode.json"},
 		{name: "a pattern that allows", agent: "opencode", file: ".config/opencode/opencode.json", text: `{"permission": {"edit": {"*": "ask", "*.md": "allow"}}}`, want: "opencode.json"},
-		{name: "the project's settings", agent: "opencode", file: "project/opencode.json", text: `{"permission": {"edit": "allow"}}`, want: "project/opencode.json"},
+		{name: "a repository may not allow", agent: "opencode", file: "project/opencode.json", text: `{"permission": {"edit": "allow"}}`, want: made},
+		{name: "a repository may ask", agent: "opencode", file: "project/opencode.json", text: `{"permission": {"edit": "ask"}}`, want: asksAnyway},
 		{name: "a variable", agent: "opencode", env: [2]string{"OPENCODE_PERMISSION", `{"edit":"allow"}`}, want: "OPENCODE_PERMISSION"},
 
 		{name: "no choice", agent: "qwen", want: made},
 		{name: "a command", agent: "qwen", args: []string{"mcp", "list"}, want: asksAnyway},
 		{name: "yolo", agent: "qwen", args: []string{"-y"}, want: "yolo mode"},
 		{name: "settings", agent: "qwen", file: ".qwen/settings.json", text: `{"tools": {"approvalMode": "auto-edit"}}`, want: "auto-edit mode"},
+		{name: "a repository may not choose", agent: "qwen", file: "project/.qwen/settings.json", text: `{"tools": {"approvalMode": "yolo"}}`, want: made},
 		{name: "settings that ask", agent: "qwen", file: ".qwen/settings.json", text: `{"tools": {"approvalMode": "default"}}`, want: asksAnyway},
 
 		{name: "no choice", agent: "gemini", want: asksAnyway},
 		{name: "yolo", agent: "gemini", args: []string{"--yolo"}, want: "yolo mode (--yolo)"},
 		{name: "auto_edit", agent: "gemini", args: []string{"--approval-mode", "auto_edit"}, want: "auto_edit mode"},
 		{name: "settings", agent: "gemini", file: ".gemini/settings.json", text: `{"general": {"defaultApprovalMode": "auto_edit"}}`, want: ".gemini/settings.json"},
+		{name: "a repository may not choose", agent: "gemini", file: "project/.gemini/settings.json", text: `{"general": {"defaultApprovalMode": "auto_edit"}}`, want: made},
 
 		{name: "no choice", agent: "copilot", want: asksAnyway},
 		{name: "allow all", agent: "copilot", args: []string{"--allow-all-tools"}, want: "the option --allow-all-tools"},

@@ -103,6 +103,15 @@ func (s Start) Root() string {
 	}
 }
 
+// FromProject reports whether a file of settings is in the project. It may have come with
+// the repository: then its user has chosen nothing.
+func (s Start) FromProject(path string) bool {
+	const slash = string(filepath.Separator)
+	home, err := os.UserHomeDir()
+	root := s.Root() + slash
+	return err == nil && strings.HasPrefix(path, root) && !strings.HasPrefix(home+slash, root)
+}
+
 // maxFile bounds a file of settings, in bytes.
 const maxFile = 4 << 20
 

@@ -16,6 +16,7 @@ const manualMode = `press Shift+Tab in Claude Code until it says "manual mode"`
 // ClaudeAsking returns whether Claude Code asks before it changes a file. In "auto", its
 // own default, it does not.
 func ClaudeAsking(s asking.Start) asking.Mode {
+	manual := []string{"--permission-mode", "default"}
 	mode, from := "bypassPermissions", "--dangerously-skip-permissions"
 	if _, skips := s.Flag(from); !skips {
 		mode, from, _ = PermissionMode(s)
@@ -28,12 +29,13 @@ func ClaudeAsking(s asking.Start) asking.Mode {
 	}
 	switch mode {
 	case "":
-		return asking.Mode{
-			Args:   []string{"--permission-mode", "default"},
-			Silent: "auto mode (Claude Code's default)", Ask: manualMode,
-		}
+		return asking.Mode{Args: manual, Silent: "auto mode (Claude Code's default)", Ask: manualMode}
 	case "auto", "acceptEdits", "bypassPermissions":
-		return asking.Mode{Silent: mode + " mode (" + from + ")", Ask: manualMode}
+		m := asking.Mode{Silent: mode + " mode (" + from + ")", Ask: manualMode}
+		if s.FromProject(from) {
+			m.Args = manual
+		}
+		return m
 	}
 	return asking.Mode{}
 }
@@ -125,18 +127,20 @@ func OpencodeAsking(s asking.Start) asking.Mode {
 		}
 	}
 	texts = slices.DeleteFunc(texts, func(t source) bool { return len(t.permission) == 0 })
+	made := []string{envPermission + "=" + askPermission}
 	if len(texts) == 0 {
-		return asking.Mode{
-			Env:    []string{envPermission + "=" + askPermission},
-			Silent: "its settings (opencode's default)", Ask: ask + own,
-		}
+		return asking.Mode{Env: made, Silent: "its settings (opencode's default)", Ask: ask + own}
 	}
 	for _, t := range texts {
 		if asks, set := t.asks(); set {
 			if asks {
 				return asking.Mode{}
 			}
-			return asking.Mode{Silent: "its settings (" + t.from + ")", Ask: ask + own}
+			m := asking.Mode{Silent: "its settings (" + t.from + ")", Ask: ask + own}
+			if s.FromProject(t.from) {
+				m.Env = made
+			}
+			return m
 		}
 	}
 	return asking.Mode{Silent: "its settings (" + texts[0].from + ")", Ask: ask + own}

@@ -14,10 +14,7 @@ func GeminiAsking(s asking.Start) asking.Mode {
 	}
 	mode, from := approvalMode(s, ".gemini", &file, func() string { return file.General.DefaultApprovalMode })
 	if mode == "auto_edit" || mode == "yolo" {
-		return asking.Mode{
-			Silent: mode + " mode (" + from + ")",
-			Ask:    "press Shift+Tab in Gemini CLI until it no longer accepts edits",
-		}
+		return made(s, mode, from, "press Shift+Tab in Gemini CLI until it no longer accepts edits")
 	}
 	return asking.Mode{}
 }
@@ -34,14 +31,24 @@ func QwenAsking(s asking.Start) asking.Mode {
 	}
 	switch mode, from := approvalMode(s, ".qwen", &file, func() string { return file.Tools.ApprovalMode }); mode {
 	case "":
-		return asking.Mode{
-			Args:   []string{"--approval-mode", "default"},
-			Silent: "auto mode (Qwen Code's default)", Ask: ask,
-		}
+		return asking.Mode{Args: asks, Silent: "auto mode (Qwen Code's default)", Ask: ask}
 	case "auto", "auto-edit", "yolo":
-		return asking.Mode{Silent: mode + " mode (" + from + ")", Ask: ask}
+		return made(s, mode, from, ask)
 	}
 	return asking.Mode{}
+}
+
+// asks are the arguments of Gemini CLI and Qwen Code that make them ask.
+var asks = []string{"--approval-mode", "default"}
+
+// made returns the Mode of an agent that starts in a silent mode, which a project may not
+// choose.
+func made(s asking.Start, mode, from, ask string) asking.Mode {
+	m := asking.Mode{Silent: mode + " mode (" + from + ")", Ask: ask}
+	if s.FromProject(from) {
+		m.Args = asks
+	}
+	return m
 }
 
 // approvalMode returns the mode that the arguments choose, or else the settings in the
