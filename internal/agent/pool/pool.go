@@ -268,6 +268,9 @@ func (p *Pool) Attempt(ctx context.Context, req agent.Request, emit func(agent.E
 			<-settled
 			err = errCold
 		}
+		if err != nil && ctx.Err() == nil && p.ctx.Err() != nil { // its processes end
+			err = agent.ErrClosed
+		}
 		if errors.Is(err, errCold) {
 			p.log.Info("no warm process: starting the agent for this request", "agent", p.agent.DisplayName,
 				"why", p.agent.Tidy(req.Source.Env, err.Error()))
