@@ -41,9 +41,9 @@ type Update struct {
 	Kind    UpdateKind
 	// Text is the text of a message, or the error message of a tool.
 	Text string
-	// ToolCall is the ID of a tool call. Title is its description, and ToolKind what the tool
-	// does, such as "read", if the agent says so.
-	ToolCall, Title, ToolKind string
+	// ToolCall is the ID of a tool call. Title is its description, ToolKind what the tool
+	// does, such as "read", and File the path of a file that it concerns, if the agent says so.
+	ToolCall, Title, ToolKind, File string
 	// Status is the state of a tool call: [ToolCompleted], [ToolFailed], or another
 	// one of a running tool.
 	Status string

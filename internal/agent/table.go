@@ -252,9 +252,9 @@ type Warm struct {
 	// the agent would write to the disk. It is nil if the agent cannot write to files
 	// that its client serves: then the answer to [Request.Prompt] has the changes.
 	CanChange func(from Source, p Program, dir string) error
-	// Tool returns the name of a tool and a summary of its arguments, from the
-	// ID and the title of a tool call.
-	Tool func(id, title string) (name, summary string)
+	// Tool returns the name of a tool and a summary of its arguments, from the first
+	// update of a tool call.
+	Tool func(Update) (name, summary string)
 	// Notice reports whether a message comes from the agent and not from the
 	// model.
 	Notice func(text string) bool

@@ -82,7 +82,10 @@ type (
 			Status     string          `json:"status"`
 			Title      string          `json:"title"`
 			ToolKind   string          `json:"kind"`
-			Meta       json.RawMessage `json:"_meta"`
+			Locations  []struct {
+				Path string `json:"path"`
+			} `json:"locations"`
+			Meta json.RawMessage `json:"_meta"`
 		} `json:"update"`
 	}
 	permission struct {
@@ -281,6 +284,9 @@ func (u update) simplify() agent.Update {
 	s := agent.Update{
 		Session: u.SessionID, Kind: agent.UpdateKind(u.Update.Kind), Status: u.Update.Status,
 		ToolCall: u.Update.ToolCallID, Title: u.Update.Title, ToolKind: u.Update.ToolKind, Meta: u.Update.Meta,
+	}
+	if len(u.Update.Locations) > 0 {
+		s.File = u.Update.Locations[0].Path
 	}
 	switch s.Kind {
 	case agent.MessageChunk:

@@ -26,7 +26,7 @@ func (c *client) Update(u agent.Update) {
 	case u.Kind == agent.RetryAnnounced:
 		fmt.Fprintf(&c.log, "retry: %s\n", u.Retry.Kind)
 	case u.Kind == agent.ToolCall || u.Kind == agent.ToolCallUpdate:
-		name, summary := c.row.Warm.Tool(u.ToolCall, u.Title)
+		name, summary := c.row.Warm.Tool(u)
 		fmt.Fprintf(&c.log, "tool %q %q %s %q\n", name, summary, u.Status, u.Text)
 	}
 }

@@ -188,7 +188,7 @@ func TestTools(t *testing.T) {
 	for _, test := range []struct{ title, name, summary string }{
 		{"Read a.txt", "Read", "a.txt"}, {"Grep two\n words", "Grep", "two words"}, {"Strange", "Strange", ""},
 	} {
-		if name, summary := tool("id", test.title); name != test.name || summary != test.summary {
+		if name, summary := tool(agent.Update{Title: test.title}); name != test.name || summary != test.summary {
 			t.Errorf("%q is %q and %q", test.title, name, summary)
 		}
 	}

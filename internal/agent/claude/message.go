@@ -157,8 +157,8 @@ func title(b block, dir string) string {
 }
 
 // tool returns the name of a tool and a summary of its arguments, from a title.
-func tool(_, title string) (name, summary string) {
-	name, summary, _ = strings.Cut(title, " ")
+func tool(u agent.Update) (name, summary string) {
+	name, summary, _ = strings.Cut(u.Title, " ")
 	return name, agent.Shorten(strings.Join(strings.Fields(summary), " "), 60)
 }
 

@@ -89,7 +89,7 @@ func TestItems(t *testing.T) {
 	} {
 		test.item.ID = "call__1"
 		u, used := test.item.update(true)
-		name, title := tool(u.ToolCall, u.Title)
+		name, title := tool(u)
 		if name != test.name || title != test.title || used != (name != "") {
 			t.Errorf("%+v: %q, %q", test.item, name, title)
 		}

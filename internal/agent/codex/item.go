@@ -53,9 +53,9 @@ func (i item) update(ended bool) (agent.Update, bool) {
 const separator = "__"
 
 // tool implements [agent.Warm.Tool].
-func tool(id, title string) (name, summary string) {
-	name, _, _ = strings.Cut(id, separator)
-	return name, agent.Shorten(strings.Join(strings.Fields(title), " "), 60)
+func tool(u agent.Update) (name, summary string) {
+	name, _, _ = strings.Cut(u.ToolCall, separator)
+	return name, agent.Shorten(strings.Join(strings.Fields(u.Title), " "), 60)
 }
 
 // use returns the tool that an item uses and its most informative argument.

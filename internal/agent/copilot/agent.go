@@ -124,10 +124,10 @@ func readOnly(_ agent.Source, p agent.Program) error {
 // verbs begin the titles of the calls of tools that read.
 var verbs = []struct{ title, tool string }{{"Viewing ", "view"}, {"Searching for ", "grep"}, {"Finding files matching ", "glob"}}
 
-// tool returns the name of a tool, from a title such as "read Viewing main.go". The first word
-// is what the tool does: the model may write the rest of the title of a command.
-func tool(_, title string) (name, summary string) {
-	name, title, _ = strings.Cut(title, " ")
+// tool returns the name of a tool, from what it does and a title such as "Viewing main.go". The
+// model may write the title of a command.
+func tool(u agent.Update) (name, summary string) {
+	name, title := u.ToolKind, u.Title
 	for _, v := range verbs {
 		if rest, ok := strings.CutPrefix(title, v.title); ok && (name == "read" || name == "search") {
 			name, title = v.tool, rest

@@ -91,9 +91,6 @@ func (w *words) Update(u agent.Update) {
 			u = agent.Update{Session: u.Session, Kind: agent.RetryAnnounced, Retry: &agent.Retry{Kind: agent.Capacity}}
 		}
 	case agent.ToolCall, agent.ToolCallUpdate:
-		if u.Title != "" {
-			u.Title = u.ToolKind + " " + u.Title
-		}
 	default: // says nothing about the words
 		w.Client.Update(u)
 		return

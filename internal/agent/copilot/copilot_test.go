@@ -3,6 +3,7 @@ package copilot
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"pollux/internal/agent"
@@ -74,7 +75,8 @@ func TestTool(t *testing.T) {
 		"read Viewing a.txt": {"view", "a.txt"}, "read Searching for 'x'": {"grep", "'x'"}, "search Finding files matching *.go": {"glob", "*.go"},
 		"execute Viewing a.txt": {"execute", "Viewing a.txt"}, "edit Creating a.txt": {"edit", "Creating a.txt"}, "read Reading the web": {"read", "Reading the web"},
 	} {
-		if name, summary := tool("", title); name != want[0] || summary != want[1] {
+		kind, rest, _ := strings.Cut(title, " ")
+		if name, summary := tool(agent.Update{ToolKind: kind, Title: rest}); name != want[0] || summary != want[1] {
 			t.Errorf("%q: %q, %q", title, name, summary)
 		}
 	}

@@ -13,9 +13,9 @@ func isNotice(text string) bool { return strings.HasPrefix(text, "[MODE_UPDATE] 
 
 // toolCall returns the name of a tool, from an ID such as "read_file__1", and a
 // summary of its arguments, from the title.
-func toolCall(id, title string) (name, summary string) {
-	name, _, _ = strings.Cut(id, "__")
-	title = strings.Join(strings.Fields(title), " ")
+func toolCall(u agent.Update) (name, summary string) {
+	name, _, _ = strings.Cut(u.ToolCall, "__")
+	title := strings.Join(strings.Fields(u.Title), " ")
 	return name, agent.Shorten(strings.TrimPrefix(title, "Searching the web for: "), 60)
 }
 

@@ -7,6 +7,7 @@
 package opencode
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"os"
@@ -123,9 +124,9 @@ func readOnly(_ agent.Source, p agent.Program) error {
 }
 
 // tool returns the name of a tool, which is the title of a call before the call runs.
-func tool(_, title string) (name, summary string) {
-	name, summary, _ = strings.Cut(title, " ")
-	return name, agent.Shorten(summary, 60)
+func tool(u agent.Update) (name, summary string) {
+	name, summary, _ = strings.Cut(u.Title, " ")
+	return name, agent.Shorten(cmp.Or(u.File, summary), 60)
 }
 
 func kindOf(message string) agent.Kind {

@@ -1,6 +1,7 @@
 package opencode
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,7 +38,30 @@ type conn struct {
 }
 
 func connect(r io.ReadCloser, w io.WriteCloser, files bool, client agent.Client) agent.Conn {
+	client = &calls{client, make(map[string]string)}
 	return &conn{Conn: acp.NewConn(r, w, files, client), free: make(map[string]bool)}
+}
+
+// calls is a client that learns of a tool call when the call runs: before, opencode does not say
+// which file it concerns. Afterwards the title is no longer the tool's name.
+type calls struct {
+	agent.Client
+	names map[string]string // by the call's ID
+}
+
+// Update implements [agent.Client].
+func (c *calls) Update(u agent.Update) {
+	switch {
+	case u.Kind == agent.ToolCall && u.Status == "pending":
+		c.names[u.ToolCall] = u.Title
+		u.Kind = "" // a sign of life
+	case u.Kind == agent.ToolCallUpdate:
+		u.Title = cmp.Or(c.names[u.ToolCall], u.Title)
+		if u.Status == agent.ToolCompleted || u.Status == agent.ToolFailed {
+			delete(c.names, u.ToolCall)
+		}
+	}
+	c.Client.Update(u)
 }
 
 // NewSession implements [agent.Conn].

@@ -282,7 +282,7 @@ func (w *process) Update(u agent.Update) {
 // updateTool records the state of a tool use. A rejected one may have no start.
 func (w *process) updateTool(a *agent.Transcript, u agent.Update) {
 	if !a.ToolRunning(u.ToolCall) {
-		name, summary := w.agent.Warm.Tool(u.ToolCall, u.Title)
+		name, summary := w.agent.Warm.Tool(u)
 		a.ToolStarted(u.ToolCall, name, summary)
 	}
 	switch u.Status {

@@ -123,8 +123,8 @@ func readOnly(_ agent.Source, p agent.Program) error {
 
 // tool returns the name of a tool and a summary, from a title such as
 // "read_file ReadFile: main.go". See [titles].
-func tool(_, title string) (name, summary string) {
-	name, title, _ = strings.Cut(title, " ")
+func tool(u agent.Update) (name, summary string) {
+	name, title, _ := strings.Cut(u.Title, " ")
 	if _, detail, ok := strings.Cut(title, ": "); ok {
 		title = detail
 	} else {
