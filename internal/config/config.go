@@ -83,11 +83,15 @@ type Values struct {
 
 	values  map[string]any
 	origins map[string]Origin
+	agents  []string // the names of [Values.Agents]
+	known   []string // names that they cannot have
 }
 
-// Load reads the settings from the environment and the user's file.
-func Load(getenv func(string) string) *Values {
+// Load reads the settings from the environment and the user's file, whose agents cannot have
+// the names of the known ones.
+func Load(getenv func(string) string, known ...string) *Values {
 	v := Defaults()
+	v.known = known
 	v.readFile(getenv)
 	for _, s := range Settings {
 		if s.Variable == "" {

@@ -17,7 +17,7 @@ import (
 var update = flag.Bool("update", false, "write the table of settings to docs/CONFIG.md")
 
 // load reads a file with that text, in an environment.
-func load(t *testing.T, text string, env map[string]string) *Values {
+func load(t *testing.T, text string, env map[string]string, known ...string) *Values {
 	t.Helper()
 	dir := t.TempDir()
 	t.Setenv("HOME", dir)
@@ -30,7 +30,7 @@ func load(t *testing.T, text string, env map[string]string) *Values {
 			return path
 		}
 		return env[name]
-	})
+	}, known...)
 }
 
 // The rows of the table are complete, and no two share a name.
@@ -167,6 +167,47 @@ func TestProblems(t *testing.T) {
 	}
 }
 
+// Agents that Pollux does not know come from tables of the file.
+func TestAgents(t *testing.T) {
+	bin := systest.Abs("/opt/b/bin/b")
+	file := "[agents.kimi]\nacp = [\"kimi\", \"acp\"]\n[agents.b-2]\nacp = ['" + bin + "']\nwritable = [\"~/.cache/b\"]\nvariables = [\"OPENAI_API_KEY\"]\n"
+	v := load(t, file, nil)
+	home, _ := os.UserHomeDir()
+	want := []Agent{
+		{"b-2", []string{bin}, []string{filepath.Join(home, ".cache", "b")}, []string{"OPENAI_API_KEY"}},
+		{Name: "kimi", Command: []string{"kimi", "acp"}},
+	}
+	if got := v.Agents(); v.Err() != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, %v", got, v.Err())
+	}
+	if got := v.Origin("agents.kimi.acp").String(); got != v.Path+":2" {
+		t.Errorf("the command is of %s", got)
+	}
+	acp := "[agents.a]\nacp = [\"a\"]\n"
+	for text, want := range map[string]string{
+		"agents = 1":                                    "1: agents is not a table: write [agents.NAME]",
+		"agents.a = 1":                                  "1: agents.a is not a table: write [agents.a]",
+		"[agents.codex]\nacp = [\"x\"]":                 "1: [agents.codex]: Pollux knows this agent",
+		"[agents.\"../x\"]\nacp = [\"x\"]":              "1: [agents.../x]: an agent cannot have this name",
+		"[agents.ssh]\nacp = [\"x\"]":                   "1: [agents.ssh]: an agent cannot have this name",
+		"[agents.a]\nwritable = []":                     `1: [agents.a] has no acp: write its command, as in acp = ["a", "acp"]`,
+		"[agents.a]\nacp = []":                          "2: agents.a.acp is an array: start it with a program",
+		"[agents.a]\nacp = \"a\"":                       `2: agents.a.acp is "a": write a list of strings`,
+		"[agents.a]\nacp = [\"./a\"]":                   "2: agents.a.acp is an array: start it with a program on the PATH or an absolute path",
+		acp + "writeable = []":                          "3: unknown key agents.a.writeable: did you mean writable?",
+		acp + "model = \"x\"":                           "3: unknown key agents.a.model: remove it",
+		acp + "writable = [\"~/\"]":                     `3: agents.a.writable is an array, with`,
+		acp + "writable = [\"../a\"]":                   `3: agents.a.writable is an array, with "../a": write absolute paths`,
+		acp + "writable = ['" + systest.Abs("/") + "']": `3: agents.a.writable is an array, with`,
+		acp + "variables = [\"A=1\"]":                   `3: agents.a.variables is an array, with "A=1": write the names of variables`,
+	} {
+		v := load(t, text, nil, "codex")
+		if len(v.Problems) != 1 || !strings.HasPrefix(v.Problems[0].Error(), v.Path+":"+want) {
+			t.Errorf("%q: got %v, want %q", text, v.Err(), want)
+		}
+	}
+}
+
 // An invalid variable is a problem, but not one of the file.
 func TestInvalidVariables(t *testing.T) {
 	for name, value := range map[string]string{
@@ -220,16 +261,19 @@ func TestPath(t *testing.T) {
 // What `pollux config` prints is a file with the same settings, and so is the file that
 // `pollux config edit` creates, with and without the marks of its comments.
 func TestPrintedFile(t *testing.T) {
-	const text = "[companion]\nroot = ['/a\"b\\c', \"tab\\tnew\\nline \\u0001\\u0085 \U0001F600\"]\n[bridge]\nwarm-idle = \"1h0m30s\"\nstart-jitter = \"1ms\"\n"
+	const text = "agents.mine = {acp = ['/x/mine', 'a\"b'], writable = ['~/x'], variables = []}\n[companion]\nroot = ['/a\"b\\c', \"tab\\tnew\\nline \\u0001\\u0085 \U0001F600\"]\n[bridge]\nwarm-idle = \"1h0m30s\"\nstart-jitter = \"1ms\"\n"
 	v := load(t, text, nil)
 	again := load(t, v.String(), nil)
 	if v.Err() != nil || again.Err() != nil {
 		t.Fatalf("%v, %v:\n%s", v.Err(), again.Err(), v)
 	}
-	for _, s := range Settings {
+	for _, s := range v.rows() {
 		if one, two := v.Value(s.Key), again.Value(s.Key); !reflect.DeepEqual(one, two) && len(literal(one)) > len("[]") {
 			t.Errorf("%s is %#v and then %#v", s.Key, one, two)
 		}
+	}
+	if !reflect.DeepEqual(v.Agents(), again.Agents()) {
+		t.Errorf("the agents are %q and then %q", v.Agents(), again.Agents())
 	}
 	if v := load(t, Template(), nil); v.Err() != nil || len(v.values) != 0 {
 		t.Errorf("the new file sets %v, %v", v.values, v.Err())
@@ -241,7 +285,7 @@ func TestPrintedFile(t *testing.T) {
 		}
 		lines = append(lines, line)
 	}
-	if v := load(t, strings.Join(lines, ""), nil); v.Err() != nil || len(v.values) != len(Settings) {
+	if v := load(t, strings.Join(lines, ""), nil); v.Err() != nil || len(v.values) != len(Settings)+1 || len(v.Agents()) != 1 { // an example
 		t.Errorf("without the marks, the new file sets %d of %d settings: %v", len(v.values), len(Settings), v.Err())
 	}
 }
@@ -272,6 +316,7 @@ func TestDocumentation(t *testing.T) {
 func FuzzLoad(f *testing.F) {
 	f.Add("[run]\nreview = \"split\"\n")
 	f.Add("a.b.c = 1\n[[x]]\n")
+	f.Add("[agents.a]\nacp = [\"a\"]\nwritable = [\"~/x\"]\n")
 	path := filepath.Join(f.TempDir(), "config.toml")
 	f.Fuzz(func(t *testing.T, text string) {
 		v := Defaults()

@@ -90,6 +90,13 @@ func (v *Values) decode(text string) {
 	tables := make(map[string]map[string]toml.Primitive)
 	for _, key := range md.Keys() {
 		table, met := tables[key[0]]
+		if key[0] == ownAgents {
+			if !met {
+				v.decodeAgents(&md, top[ownAgents])
+				tables[ownAgents] = nil
+			}
+			continue
+		}
 		if !met {
 			table = v.table(&md, key[0], top[key[0]])
 			tables[key[0]] = table
@@ -123,6 +130,7 @@ func (v *Values) table(md *toml.MetaData, name string, p toml.Primitive) (table 
 
 // tableNames returns the names of the tables, in order.
 func tableNames() (names []string) {
+	names = []string{ownAgents}
 	for _, s := range Settings {
 		if !slices.Contains(names, s.Table()) {
 			names = append(names, s.Table())

@@ -22,18 +22,20 @@ type Shown struct {
 	Help     string `json:"help"`
 }
 
-// Show returns all settings in the order of the table.
-func (v *Values) Show() []Shown {
-	all := make([]Shown, len(Settings))
-	for i, s := range Settings {
-		all[i] = Shown{
+// Show returns all settings in the order of the table, then the agents of the file.
+func (v *Values) Show() (all []Shown) {
+	for _, s := range v.rows() {
+		all = append(all, Shown{
 			Key: s.Key, Value: plain(s, v.Value(s.Key)), Default: plain(s, s.Value()),
 			Source: v.Origin(s.Key).Source(), Origin: v.Origin(s.Key),
 			Variable: s.Variable, Flag: s.Flag, Help: s.Usage(),
-		}
+		})
 	}
 	return all
 }
+
+// rows returns the table of settings, and rows for the agents of the file.
+func (v *Values) rows() []Setting { return slices.Concat(Settings, v.agentSettings()) }
 
 // plain returns a value as the file holds it.
 func plain(s Setting, value any) any {
@@ -51,14 +53,15 @@ func (v *Values) String() string {
 	const most = 40 // longer lines do not move the column of the comments
 	line := func(s Setting) string { return s.Name() + " = " + literal(v.Value(s.Key)) }
 	width := 0
-	for _, s := range Settings {
+	rows := v.rows()
+	for _, s := range rows {
 		if n := utf8.RuneCountInString(line(s)); n <= most {
 			width = max(width, n)
 		}
 	}
 	var out strings.Builder
-	for i, s := range Settings {
-		if i == 0 || s.Table() != Settings[i-1].Table() {
+	for i, s := range rows {
+		if i == 0 || s.Table() != rows[i-1].Table() {
 			fmt.Fprintf(&out, "\n[%s]\n", s.Table())
 		}
 		fmt.Fprintf(&out, "%-*s  # %s\n", width, line(s), v.Origin(s.Key))
@@ -77,6 +80,7 @@ func Template() string {
 		}
 		fmt.Fprintf(&out, "# %s\n#%s = %s\n", s.Usage(), s.Name(), literal(s.Value()))
 	}
+	out.WriteString("\n# another agent that the bridge can ask: `pollux help config`\n#[agents.kimi]\n#acp = [\"kimi\", \"acp\"]\n")
 	return out.String()
 }
 

@@ -1,0 +1,150 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+
+	"pollux/internal/lazy"
+)
+
+// An Agent is a table [agents.NAME] of the file: an agent that Pollux does not know, and asks
+// over the Agent Client Protocol.
+type Agent struct {
+	Name string
+	// Command is its command line. The program is a name on the PATH or an absolute path.
+	Command []string
+	// Writable are absolute paths of directories and files that it may change, apart from
+	// its own directories. Variables are the names of environment variables that it receives
+	// apart from those whose names start with its own.
+	Writable, Variables []string
+}
+
+// ownAgents is the name of the tables of agents, and their keys. Only the file has them.
+const ownAgents = "agents"
+
+var (
+	agentKeys = []string{"acp", "writable", "variables"}
+	agentName = lazy.Regexp(`^[a-z][a-z0-9-]{0,30}$`)
+	variable  = lazy.Regexp(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	// sharedNames are not the names of agents: other programs use the directories ~/.NAME.
+	sharedNames = []string{"bash", "cache", "config", "git", "gnupg", "local", "pollux", "ssh"}
+)
+
+// Agents returns the agents of the file with a valid command, sorted by name.
+func (v *Values) Agents() (all []Agent) {
+	list := func(name, key string) []string {
+		value, _ := v.values[ownAgents+"."+name+"."+key].([]string)
+		return value
+	}
+	for _, name := range v.agents {
+		all = append(all, Agent{name, list(name, "acp"), list(name, "writable"), list(name, "variables")})
+	}
+	return all
+}
+
+// agentSettings returns the settings of the agents as rows of the table of settings.
+func (v *Values) agentSettings() (all []Setting) {
+	for _, name := range v.agents {
+		for _, key := range agentKeys {
+			if s := agentSetting(name, key); v.values[s.Key] != nil {
+				all = append(all, s)
+			}
+		}
+	}
+	return all
+}
+
+func agentSetting(name, key string) Setting {
+	help := map[string]string{
+		"acp":       "the command line of an agent that speaks the Agent Client Protocol",
+		"writable":  "what it may change, apart from its own directories",
+		"variables": "environment variables that it receives, apart from its own",
+	}
+	return Setting{Key: ownAgents + "." + name + "." + key, Kind: List, Help: help[key]}
+}
+
+// decodeAgents sets the agents that a file defines.
+func (v *Values) decodeAgents(md *toml.MetaData, p toml.Primitive) {
+	var tables map[string]toml.Primitive
+	if md.PrimitiveDecode(p, &tables) != nil || tables == nil {
+		v.problem(line(md, p), `agents is not a table: write [agents.NAME], and acp = ["COMMAND", "ARGUMENT"] below`)
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(tables)) {
+		at := line(md, tables[name])
+		var table map[string]toml.Primitive
+		switch isTable := md.PrimitiveDecode(tables[name], &table) == nil && table != nil; {
+		case !isTable:
+			v.problem(at, `agents.%s is not a table: write [agents.%s], and acp = ["COMMAND", "ARGUMENT"] below`, name, name)
+			continue
+		case !agentName().MatchString(name) || slices.Contains(sharedNames, name):
+			v.problem(at, "[agents.%s]: an agent cannot have this name: write a word in small letters that no other program uses", name)
+			continue
+		case slices.Contains(v.known, name):
+			v.problem(at, "[agents.%s]: Pollux knows this agent: remove the table, or give yours another name", name)
+			continue
+		}
+		for _, key := range slices.Sorted(maps.Keys(table)) {
+			v.decodeAgent(md, agentSetting(name, key), table[key])
+		}
+		if _, ok := table["acp"]; !ok {
+			v.problem(at, `[agents.%s] has no acp: write its command, as in acp = ["%s", "acp"]`, name, name)
+		} else if v.values[agentSetting(name, "acp").Key] != nil {
+			v.agents = append(v.agents, name)
+		}
+	}
+}
+
+// decodeAgent sets one value of an agent.
+func (v *Values) decodeAgent(md *toml.MetaData, s Setting, p toml.Primitive) {
+	at := line(md, p)
+	key := s.Key[strings.LastIndexByte(s.Key, '.')+1:]
+	if !slices.Contains(agentKeys, key) {
+		v.problem(at, "unknown key %s: %s", s.Key, advice(closest(key, agentKeys), "%s"))
+		return
+	}
+	var raw any
+	err := md.PrimitiveDecode(p, &raw)
+	value := any(nil)
+	if err == nil {
+		value, err = s.fromFile(raw)
+	}
+	if err == nil {
+		err = checkAgent(key, value.([]string))
+	}
+	if err != nil {
+		v.problem(at, "%s is %s%v", s.Key, show(raw), err)
+		return
+	}
+	v.set(s, value, Origin{File: v.Path, Line: at})
+}
+
+// checkAgent checks a value of an agent. The error continues the sentence "KEY is VALUE".
+func checkAgent(key string, list []string) error {
+	switch key {
+	case "acp":
+		if len(list) == 0 || list[0] == "" || !filepath.IsAbs(list[0]) && filepath.Base(list[0]) != list[0] {
+			return errors.New(`: start it with a program on the PATH or an absolute path, as in ["kimi", "acp"]`)
+		}
+	case "writable":
+		home := expand("~/")
+		for _, path := range list {
+			if within, err := filepath.Rel(path, home); err != nil || !filepath.IsAbs(path) || filepath.IsLocal(within) {
+				return fmt.Errorf(", with %q: write absolute paths, or ones that start with ~/, of what belongs to the agent alone", path)
+			}
+		}
+	case "variables":
+		for _, name := range list {
+			if !variable().MatchString(name) {
+				return fmt.Errorf(`, with %q: write the names of variables, as in ["OPENAI_API_KEY"]`, name)
+			}
+		}
+	}
+	return nil
+}
