@@ -73,6 +73,9 @@ type Agent struct {
 	// kernel, in which nothing can be written. Such a sandbox does not start behind a [Wall],
 	// so the agent runs without one.
 	Sandboxed bool
+	// Custom says that the agent is one of the user's settings, whose tools Pollux does not know:
+	// it runs only behind a [Wall], whatever the mode of the wall is.
+	Custom bool
 	// CheckTempDir returns an error for a temporary directory that the agent
 	// cannot use. It may be nil.
 	CheckTempDir func(dir string) error
@@ -133,6 +136,15 @@ func (a *Agent) Check(ctx context.Context, from Source) (Program, error) {
 		return program, err
 	}
 	return program, a.ReadOnly(from, program)
+}
+
+// Restriction says what keeps the agent from changing files: it continues a sentence about the
+// agent.
+func (a *Agent) Restriction() string {
+	if a.Custom {
+		return "may use any tool, and the kernel keeps it from changing files"
+	}
+	return "may use only " + strings.Join(a.ReadTools, ", ")
 }
 
 // A Launch describes a process to start.

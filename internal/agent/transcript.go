@@ -97,7 +97,7 @@ func (t *Transcript) ToolEnded(id string, ok bool, message string) {
 }
 
 func (t *Transcript) allowed(name string) bool {
-	return slices.Contains(t.agent.ReadTools, name) || slices.Contains(t.agent.ReadAliases, name) ||
+	return t.agent.Custom || slices.Contains(t.agent.ReadTools, name) || slices.Contains(t.agent.ReadAliases, name) ||
 		t.change && slices.Contains(t.agent.WriteTools, name)
 }
 

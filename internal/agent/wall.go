@@ -44,11 +44,13 @@ func (w Wall) String() string {
 func (w Wall) Check(row *Agent) error {
 	why := ""
 	switch {
-	case w.Mode != WallRequired:
+	case w.Mode != WallRequired && !row.Custom:
 	case w.Missing != nil:
 		why = w.Missing.Error()
 	case row.Sandboxed:
 		why = "it does not start behind the wall"
+	case w.Launcher == "" && row.Custom:
+		why = "there is no launcher"
 	}
 	if why == "" {
 		return nil
@@ -57,6 +59,12 @@ func (w Wall) Check(row *Agent) error {
 	err.Remedy = Remedy{
 		What: "the kernel cannot keep " + row.DisplayName + " from changing files, which bridge.wall requires",
 		Next: "set bridge.wall to \"auto\" to ask without that",
+	}
+	if row.Custom {
+		err.Remedy = Remedy{
+			What: "the kernel cannot keep " + row.DisplayName + " from changing files, and Pollux knows no other way for this agent",
+			Next: "ask another agent, or use a Linux kernel with Landlock",
+		}
 	}
 	return err
 }
@@ -68,7 +76,7 @@ func (w Wall) Cmd(row *Agent, c Command, p Program, l Launch) (*exec.Cmd, error)
 		return nil, err
 	}
 	cmd, err := c.Cmd(p, l.Dir)
-	if err != nil || !w.Stands() || row.Sandboxed {
+	if err != nil || row.Sandboxed || !w.Stands() && !row.Custom {
 		return cmd, err
 	}
 	gate := wall.Gate{Writable: append([]string{l.TempDir}, c.Writable...), Parents: c.Parents}

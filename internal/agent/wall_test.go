@@ -66,3 +66,25 @@ func TestWall(t *testing.T) {
 		}
 	}
 }
+
+// An agent that Pollux does not know starts only behind the wall, whatever the setting says.
+func TestWallOfAnUnknownAgent(t *testing.T) {
+	dir := t.TempDir()
+	launcher, program := filepath.Join(dir, "pollux"), Program{Argv: []string{filepath.Join(dir, "kimi")}}
+	row := &Agent{DisplayName: "kimi", Custom: true}
+	for _, mode := range []string{"", WallOff, WallAuto, WallRequired} {
+		for _, w := range []Wall{{Missing: errors.New("no such kernel"), Launcher: launcher}, {Missing: nil}} {
+			w.Mode = mode
+			_, err := w.Cmd(row, Command{Env: []string{"A=1"}}, program, Launch{Dir: dir, TempDir: dir})
+			var fault *Error
+			if !errors.As(err, &fault) || fault.Kind != Unenforceable || !strings.Contains(err.Error(), "ask another agent") {
+				t.Errorf("%+v: %v", w, err)
+			}
+		}
+		w := Wall{Mode: mode, Launcher: launcher}
+		cmd, err := w.Cmd(row, Command{Env: []string{"A=1"}}, program, Launch{Dir: dir, TempDir: dir})
+		if err != nil || cmd.Path != launcher {
+			t.Errorf("%+v: %v, %v", w, cmd, err)
+		}
+	}
+}

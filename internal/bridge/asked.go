@@ -41,7 +41,7 @@ func newAsked(a Asked, cfg Config) *asked {
 			if cfg.Usable != nil {
 				return cfg.Usable(a)
 			}
-			return a.Agent.Usable(a.Source)
+			return a.Agent.Usable(a.Source) && cfg.Runner.Wall.Check(a.Agent) == nil
 		},
 	}
 }

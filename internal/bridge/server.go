@@ -500,7 +500,7 @@ func (b *Bridge) Ping(ctx context.Context) (string, error) {
 			line("problem", "%v", err)
 			line("read-only", "calls are refused until the problem is solved")
 		} else {
-			line("read-only", "enforced: %s may use only %s", row.Model, strings.Join(row.ReadTools, ", "))
+			line("read-only", "enforced: %s %s", row.Model, row.Restriction())
 		}
 		line("model", "%s", cmp.Or(a.DefaultModel, "the default of "+row.DisplayName))
 		line("fallback", "%s", cmp.Or(a.FallbackModel, "none"))

@@ -60,7 +60,8 @@ standard input follows the question:
   pollux ask --agent codex --agent gemini "is this lock needed?"
 
 The agents for --agent are
-` + strings.Join(askable(), ", ") + `.
+` + strings.Join(askable(), ", ") + `
+and those of your settings (pollux help config).
 Without it, Pollux asks the agent in the setting bridge.agent, or else the first
 installed one. Several agents answer at the same time, each under a heading.
 
@@ -81,7 +82,9 @@ its flags --ssh, --socket, --via and --map.`,
 	flags := cmd.Flags()
 	flags.StringArrayVar(&a.agents, "agent", nil, "the `agent` to ask; may be repeated")
 	flags.BoolVar(&a.all, "all", false, "ask all agents that are installed")
-	cmd.RegisterFlagCompletionFunc("agent", cobra.FixedCompletions(askable(), cobra.ShellCompDirectiveNoFileComp))
+	cmd.RegisterFlagCompletionFunc("agent", func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return askable(loadSettings().Agents()...), cobra.ShellCompDirectiveNoFileComp
+	})
 	flags.StringVarP(&a.in.Model, "model", "m", "", "the `model` to ask")
 	flags.StringArrayVarP(&a.in.Files, "file", "f", nil, "attach a text or image `file`; may be repeated")
 	flags.StringVarP(&a.in.WorkingDirectory, "dir", "C", "", "the `directory` to work in")

@@ -118,14 +118,14 @@ func bridgeConfig() (bridge.Config, error) {
 	v := loadSettings()
 	err := v.ErrFor(func(s config.Setting) bool { return slices.Contains([]string{"bridge", "pool", "log"}, s.Table()) })
 	cfg := bridge.Configure(agents.Default(), v)
-	for _, row := range agents.Others() {
+	for _, row := range agents.Others(v.Agents()...) {
 		cfg.Others = append(cfg.Others, bridge.Asked{
 			Agent: row, Source: source(row), FallbackModel: row.FallbackModel,
 		})
 	}
 	cfg.Runner.Wall = thisWall(cfg.Runner.Wall.Mode)
-	if err == nil && cfg.Prefer != "" && !slices.Contains(askable(), cfg.Prefer) {
-		err = fmt.Errorf("%s is %q: it must be one of %s", v.Origin("bridge.agent"), cfg.Prefer, strings.Join(askable(), ", "))
+	if all := askable(v.Agents()...); err == nil && cfg.Prefer != "" && !slices.Contains(all, cfg.Prefer) {
+		err = fmt.Errorf("%s is %q: it must be one of %s", v.Origin("bridge.agent"), cfg.Prefer, strings.Join(all, ", "))
 	}
 	return cfg, err
 }

@@ -28,7 +28,7 @@ settings, the terminal or the system is in the way. The causes that it finds com
 first; what works takes one line. It sends no prompt, so it uses no quota.
 
 Run it where you start the agent: in the same terminal and directory. Name an agent
-or an editor for all details: ` + strings.Join(doctorNames(), ", ") + `.
+or an editor for all details: ` + strings.Join(doctorNames(config.Defaults()), ", ") + `.
 ` + "`pollux doctor bridge`" + ` tries what the bridge needs, up to a warm process and a pool,
 which doctor also does if you use the bridge.
 
@@ -38,7 +38,8 @@ The exit code is 0 if what you have works, and 1 if something failed.
 companions that have ended, makes your files private, and turns on
 Gemini CLI's IDE mode. --report writes a text for a bug report. ` + "`pollux help\ndoctor`" + ` lists the symptoms and causes.`,
 		Args: func(_ *cobra.Command, args []string) error {
-			all := doctorNames()
+			v := loadSettings()
+			all := doctorNames(v)
 			for _, name := range args {
 				if s := similar(name, all); len(s) > 0 && !slices.Contains(all, name) {
 					return unknown("name", name, s)
@@ -47,11 +48,11 @@ Gemini CLI's IDE mode. --report writes a text for a bug report. ` + "`pollux hel
 			if len(args) == 0 {
 				return nil
 			}
-			_, err := doctor.Select(doctorParts(config.Defaults()), args)
+			_, err := doctor.Select(doctorParts(v), args)
 			return err
 		},
 		ValidArgsFunction: func(_ *cobra.Command, named []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-			return without(doctorNames(), named), cobra.ShellCompDirectiveNoFileComp
+			return without(doctorNames(loadSettings()), named), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if yes && !fix {
@@ -184,9 +185,9 @@ func applyFixes(ctx context.Context, streams IO, report doctor.Report, beforehan
 	return report.Fix()
 }
 
-// doctorNames returns what doctor's user can name.
-func doctorNames() []string {
-	return doctor.Names(doctorParts(config.Defaults()))
+// doctorNames returns what doctor's user can name, with these settings.
+func doctorNames(v *config.Values) []string {
+	return doctor.Names(doctorParts(v))
 }
 
 // without returns the words that are not among the others.

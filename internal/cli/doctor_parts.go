@@ -77,6 +77,13 @@ func doctorParts(v *config.Values) []doctor.Part {
 		}
 		parts = append(parts, p)
 	}
+	for _, row := range agents.Custom(v.Agents()...) {
+		p := doctor.Part{
+			Name: row.Name, Heading: row.DisplayName, Arg: row.Name, Agent: true, Here: func() bool { return true },
+			Checks: []doctor.Check{(&askchecks.Asked{Agent: row, Wall: gemini.Wall}).Check},
+		}
+		parts, asked = append(parts, p), append(asked, p)
+	}
 	for _, e := range install.Editors {
 		parts = append(parts, doctor.Part{
 			Name: e.Name, Heading: e.Title, Arg: e.Name, Here: func() bool { return installedIn(e) }, Checks: []doctor.Check{checkEditor(e)},

@@ -8,11 +8,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"pollux/internal/agent/agents"
 	"pollux/internal/config"
 )
 
 // loadSettings returns the settings of this process.
-func loadSettings() *config.Values { return config.Load(os.Getenv) }
+func loadSettings() *config.Values { return config.Load(os.Getenv, agents.Names()...) }
 
 // setting returns a row of the table of settings.
 func setting(key string) config.Setting {

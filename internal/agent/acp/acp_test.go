@@ -60,6 +60,31 @@ func TestACPCancelFollowsThePrompt(t *testing.T) {
 	<-ended
 }
 
+// What an agent asks its client for is refused: permissions, terminals and, unless the client
+// serves files, files.
+func TestRequestsAreRefused(t *testing.T) {
+	in, toAgent := io.Pipe()
+	fromAgent, out := io.Pipe()
+	c := NewConn(fromAgent, toAgent, false, nil)
+	defer func() { c.Close(); in.Close(); out.Close() }()
+	answers := json.NewDecoder(in)
+	for request, want := range map[string]string{
+		`"session/request_permission","params":{"options":[{"optionId":"a","kind":"allow_once"},{"optionId":"b","kind":"reject_once"}]}`:   `"result":{"outcome":{"optionId":"b","outcome":"selected"}}`,
+		`"session/request_permission","params":{"options":[{"optionId":"a","kind":"allow_once"},{"optionId":"b","kind":"allow_always"}]}`:  `"result":{"outcome":{"outcome":"cancelled"}}`,
+		`"session/request_permission","params":{"options":[{"optionId":"a","kind":"allow_once"},{"optionId":"c","kind":"reject_always"}]}`: `"result":{"outcome":{"outcome":"cancelled"}}`,
+		`"fs/write_text_file","params":{"path":"/x","content":"y"}`:                                                                        "not offered: fs/write_text_file",
+		`"fs/read_text_file","params":{"path":"/etc/hostname"}`:                                                                            "not offered: fs/read_text_file",
+		`"terminal/create","params":{"command":"touch"}`:                                                                                   "not offered: terminal/create",
+		`"something/else"`: "not offered: something/else",
+	} {
+		fmt.Fprintf(out, `{"jsonrpc":"2.0","id":1,"method":%s}`+"\n", request)
+		var got json.RawMessage
+		if err := answers.Decode(&got); err != nil || !strings.Contains(string(got), want) {
+			t.Errorf("%s: %s, %v; want %s", request, got, err, want)
+		}
+	}
+}
+
 // Agents report the model of a session in two ways.
 func TestModelOfASession(t *testing.T) {
 	for result, want := range map[string]string{

@@ -11,12 +11,14 @@ import (
 	"pollux/internal/agent/claude"
 	"pollux/internal/agent/codex"
 	"pollux/internal/agent/copilot"
+	"pollux/internal/agent/custom"
 	"pollux/internal/agent/gemini"
 	"pollux/internal/agent/oneshot"
 	"pollux/internal/agent/opencode"
 	"pollux/internal/agent/pool"
 	"pollux/internal/agent/queue"
 	"pollux/internal/agent/qwen"
+	"pollux/internal/config"
 )
 
 // table has a row for each agent. The first is the default.
@@ -31,8 +33,27 @@ func Default() *agent.Agent { return table[0] }
 // All returns all agents, in the order of the table.
 func All() []*agent.Agent { return slices.Clone(table) }
 
-// Others returns all agents except [Default].
-func Others() []*agent.Agent { return table[1:] }
+// Others returns all agents except [Default], with those of the user's settings.
+func Others(own ...config.Agent) []*agent.Agent {
+	return append(slices.Clone(table[1:]), Custom(own...)...)
+}
+
+// Custom returns rows for agents of the user's settings.
+func Custom(own ...config.Agent) (rows []*agent.Agent) {
+	for _, a := range own {
+		rows = append(rows, custom.Agent(a))
+	}
+	return rows
+}
+
+// Names returns the names of the agents of the table, and those with which they introduce
+// themselves. No agent of the user's settings can have one.
+func Names() (names []string) {
+	for _, row := range table {
+		names = append(append(names, row.Name, row.Command), row.Clients...)
+	}
+	return names
+}
 
 // Open returns a runner for an agent's requests, with a queue. The caller closes it. An
 // agent that does not support the Agent Client Protocol runs once per request,

@@ -4,7 +4,6 @@ package checks
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"pollux/internal/agent"
 	"pollux/internal/doctor"
@@ -30,7 +29,10 @@ func (a *Asked) Check(ctx context.Context, c *doctor.Checker) {
 	var fault *agent.Error
 	switch {
 	case err == nil:
-		c.OK(name, "can be asked with `pollux ask --agent %s`; it may use only %s", a.Agent.Name, strings.Join(a.Agent.ReadTools, ", "))
+		c.OK(name, "can be asked with `pollux ask --agent %s`; it %s", a.Agent.Name, a.Agent.Restriction())
+		if a.Agent.Custom {
+			c.OK("unchecked", "Pollux does not know %s: not its version, login and tools, nor what it reads, runs and sends because of the project's hooks, plugins and servers", a.Agent.DisplayName)
+		}
 	case errors.As(err, &fault): // the agent itself works without the bridge
 		c.Warn(name, fault.Next(), "the bridge cannot ask %s: %s", a.Agent.DisplayName, doctor.Short(fault.What()))
 	default:

@@ -1,0 +1,158 @@
+// Package custom describes an agent of the user's settings, which Pollux does not know: it
+// speaks the Agent Client Protocol, and no more is known of it.
+//
+// Its tools cannot be taken away, so it runs only behind the wall in the kernel. The client
+// refuses all permissions, and serves neither files nor terminals. Pollux does not run the
+// program to learn its version: that would be outside of the wall.
+package custom
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"pollux/internal/agent"
+	"pollux/internal/agent/acp"
+	"pollux/internal/agent/program"
+	"pollux/internal/config"
+	"pollux/internal/paths"
+)
+
+// maxPrompt limits a prompt, in bytes.
+const maxPrompt = 8 << 20
+
+// codeNoMethod is the code of the error for a request that the agent does not know. All
+// requests but the choice of a model are a part of the protocol that every agent has.
+const codeNoMethod = -32601
+
+// A custom is an agent of the user's settings.
+type custom struct {
+	config.Agent
+	variables program.Variables
+	remedies  map[agent.Kind]agent.Remedy
+}
+
+// Agent returns the row for an agent of the user's settings.
+func Agent(own config.Agent) *agent.Agent {
+	key := "agents." + own.Name
+	c := &custom{
+		Agent: own,
+		variables: program.Variables{
+			Names: own.Variables, Prefixes: []string{strings.ToUpper(strings.ReplaceAll(own.Name, "-", "_")) + "_"},
+		},
+	}
+	login := fmt.Sprintf("run `%s` in a terminal and log in; a key in the environment of Pollux must be named in %s.variables", own.Command[0], key)
+	again := fmt.Sprintf("run `%s` in a terminal to see more; name what it must be able to change in %s.writable", strings.Join(own.Command, " "), key)
+	c.remedies = map[agent.Kind]agent.Remedy{
+		agent.NotInstalled:  {What: own.Name + " is not installed", Next: "install it, or correct " + key + ".acp in Pollux's settings"},
+		agent.Unenforceable: {What: own.Name + " could change the files of this directory", Next: "ask in another directory, or correct " + key + ".writable in Pollux's settings"},
+		agent.Auth:          {What: own.Name + " is not logged in", Next: login},
+		agent.BadModel:      {What: own.Name + " has no such model", Next: "leave the model out, and choose it in the agent's own settings"},
+		agent.Crashed:       {What: own.Name + " ended without a result", Next: again},
+		agent.Failed:        {What: own.Name + " failed", Next: again},
+	}
+	return &agent.Agent{
+		Name: own.Name, DisplayName: own.Name, Model: own.Name, Provider: own.Name,
+		Clients: []string{own.Name},
+		Command: own.Command[0], ExampleModel: "provider/model",
+		MaxPrompt: maxPrompt,
+		Custom:    true,
+		ToolVerbs: map[string]string{"read": "reading", "search": "searching the files for", "execute": "running", "fetch": "fetching"},
+
+		Escapes: func(string) bool { return false }, Unescape: func(text string) string { return text },
+
+		Environment: c.variables.Of, Account: c.account,
+
+		Locate:     c.locate,
+		AskVersion: func(_ context.Context, _ agent.Source, p agent.Program) (agent.Program, error) { return p, nil },
+		ReadOnly:   func(agent.Source, agent.Program) error { return nil },
+
+		Remedies: c.remedies, Tidy: agent.Line, KindOf: acp.KindOf,
+		ResetAfter: func(string) time.Duration { return 0 },
+		Cause:      acp.Cause,
+
+		Warm: &agent.Warm{
+			Command: c.start, Connect: acp.Connect, Prompt: acp.PlainStart, Inputs: inputs,
+			Tool: tool, Notice: func(string) bool { return false }, Usage: acp.Usage,
+			Monitor: acp.Silent,
+			Failure: c.failure,
+		},
+	}
+}
+
+// fault returns an error with this agent's remedy.
+func (c *custom) fault(kind agent.Kind, message string) *agent.Error {
+	return &agent.Error{Kind: kind, Message: message, Remedy: c.remedies[kind]}
+}
+
+func (c *custom) account(env agent.Env, _ string) string {
+	names := c.variables.Names
+	for _, kv := range c.variables.Of(env) {
+		if name, _, _ := strings.Cut(kv, "="); strings.HasPrefix(name, c.variables.Prefixes[0]) {
+			names = append(names[:len(names):len(names)], name)
+		}
+	}
+	home, _ := env.HomeDir()
+	return program.Account(env, home, names...)
+}
+
+func (c *custom) locate(from agent.Source) (agent.Program, error) {
+	p, err := program.Locate(from, c.Command[0])
+	if err != nil {
+		return p, c.fault(agent.NotInstalled, agent.Line(from.Env, err.Error()))
+	}
+	return p, nil
+}
+
+// tool returns what a tool does, such as "read", and its title: Pollux does not know its name.
+func tool(u agent.Update) (name, summary string) {
+	return cmp.Or(u.ToolKind, "tool"), agent.Shorten(strings.Join(strings.Fields(cmp.Or(u.File, u.Title)), " "), 60)
+}
+
+func (c *custom) failure(env agent.Env, code int, message string, _ []string) *agent.Error {
+	if code == codeNoMethod {
+		return c.fault(agent.BadModel, "the agent does not let others choose one")
+	}
+	return c.fault(acp.Refusal(code, message, acp.KindOf), agent.Line(env, message))
+}
+
+// inputs returns a file that the agent reads when it starts. The others are not known.
+func inputs(_ agent.Source, p agent.Program, dir string) []string {
+	return []string{p.Path, filepath.Join(dir, "AGENTS.md")}
+}
+
+// writable returns the files and directories that the agent may change: its own, apart from
+// its settings in ~/.config, and those of the user's settings.
+func (c *custom) writable(env agent.Env) (all []string) {
+	home, _ := env.HomeDir()
+	all = append(all, filepath.Join(home, "."+c.Name))
+	for _, dir := range [][2]string{{"XDG_DATA_HOME", ".local/share"}, {"XDG_STATE_HOME", ".local/state"}, {"XDG_CACHE_HOME", ".cache"}} {
+		base := cmp.Or(env.Get(dir[0]), filepath.Join(home, filepath.FromSlash(dir[1])))
+		all = append(all, filepath.Join(base, c.Name))
+	}
+	return append(all, c.Writable...)
+}
+
+// start returns the command of a process. It refuses a directory that the agent may change: the
+// wall is all that keeps it from that.
+func (c *custom) start(l agent.Launch) (agent.Command, error) {
+	var writable []string
+	for _, path := range c.writable(l.Env) {
+		if !filepath.IsAbs(path) {
+			continue
+		}
+		if paths.Contains(paths.Real(path), paths.Real(l.Dir)) {
+			return agent.Command{}, c.fault(agent.Unenforceable, "it may change "+path)
+		}
+		writable = append(writable, path)
+	}
+	tmp := filepath.Join(l.TempDir, "tmp")
+	if err := os.Mkdir(tmp, 0o700); err != nil {
+		return agent.Command{}, err
+	}
+	return agent.Command{Args: c.Command[1:], Env: c.variables.Env(l.Env, tmp), Writable: writable}, nil
+}
