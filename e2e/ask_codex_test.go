@@ -137,6 +137,15 @@ func TestAskCodex(t *testing.T) {
 				t.Errorf("%s is asked %s", r.Model, r.Text)
 			}
 		}
+		// The model gets the schema of the answer, if its service takes it.
+		const schema = `{"additionalProperties":false,"properties":{"n":{"type":"integer"}},"required":["n"],"type":"object"}`
+		for text, want := range map[string]string{schema: schema, `{"type":"integer"}`: ""} {
+			a.answer(agent.Request{Prompt: "as JSON", Schema: []byte(text)})
+			asked := a.w.model.Requests()
+			if got := asked[len(asked)-1]; string(got.JSON) != want || !strings.Contains(got.Prompt, "as JSON") {
+				t.Errorf("%s reaches the model as %s, with %q", text, got.JSON, got.Prompt)
+			}
+		}
 		if n := len(a.runner.Workers()); n != 1 {
 			t.Errorf("%d processes", n)
 		}

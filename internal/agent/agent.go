@@ -6,6 +6,7 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -45,6 +46,9 @@ type Request struct {
 	// runner still has it, Prompt continues it. Otherwise the runner starts it again
 	// with Replay, which is the transcript followed by Prompt.
 	Conversation, Replay string
+	// Schema, if set, is a JSON Schema for the answer. Only some agents know how to keep to it, and
+	// not to every schema, so the prompt must say it, too.
+	Schema json.RawMessage
 	// Change, if set, replaces the prompt in a runner that can serve files to
 	// the agent: the agent's tools then write to Files and not to the disk.
 	Change *Change

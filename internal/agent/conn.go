@@ -78,7 +78,8 @@ const (
 // has not said it.
 type Session struct{ ID, Model string }
 
-// Content is a part of a prompt: a text or an image. Type is "text" or "image".
+// Content is a part of a prompt: a text, an image or, if [Warm.TakesSchema], the [Request.Schema].
+// Type is "text", "image" or "schema".
 type Content struct {
 	Type     string `json:"type"`
 	Text     string `json:"text,omitempty"`

@@ -255,6 +255,8 @@ type Warm struct {
 	// Single reports whether a process holds one conversation, and answers one prompt at
 	// a time. A new conversation then ends the one before.
 	Single bool
+	// TakesSchema says that a prompt may have a [Content] of type "schema".
+	TakesSchema bool
 	// Prompt changes a prompt so that the agent does not run it as a command.
 	Prompt func(text string) string
 	// Inputs lists the files that the agent reads when it starts in dir. If one

@@ -316,6 +316,7 @@ type question struct {
 	prompt               string
 	images               []string
 	conversation, replay string
+	schema               []byte
 	change               *agent.Change
 }
 
@@ -329,7 +330,7 @@ func (c *call) ask(ctx context.Context, q question) (agent.Result, error) {
 	cfg := c.b.cfg
 	req := agent.Request{
 		Prompt: q.prompt, Images: q.images, Model: model, Fallback: c.agent.FallbackModel, Dir: c.dir, Verbatim: c.verbatim, Source: c.agent.Source,
-		Conversation: q.conversation, Replay: q.replay, Change: q.change, Spawn: cfg.Runner.Kind == agent.Spawned,
+		Conversation: q.conversation, Replay: q.replay, Schema: q.schema, Change: q.change, Spawn: cfg.Runner.Kind == agent.Spawned,
 		Queue: agent.Queue{
 			Limit: cfg.MaxConcurrent, Timeout: queueTimeout,
 			StartInterval: cfg.StartInterval, StartJitter: cfg.StartJitter,

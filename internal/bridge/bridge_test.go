@@ -685,6 +685,31 @@ func TestStructured(t *testing.T) {
 	}
 }
 
+// An agent that knows schemas gets the schema. If the model's service does not take it, the
+// prompt alone has it.
+func TestSchemaOfTheAgent(t *testing.T) {
+	const schema = `{"type":"integer"}`
+	for _, takes := range []bool{true, false} {
+		var asked []string
+		refuses := script(func(_ context.Context, r agent.Request, _ func(agent.Event)) (agent.Result, error) {
+			if asked = append(asked, string(r.Schema)); r.Schema != nil {
+				return agent.Result{}, &agent.Error{Kind: agent.BadRequest}
+			}
+			return say("1")
+		})
+		b := newTestBridge(t, refuses, func(cfg *Config) {
+			row, warm := *cfg.Agent, *cfg.Agent.Warm
+			warm.TakesSchema, row.Warm = takes, &warm
+			cfg.Agent = &row
+		})
+		s, err := b.Structured(t.Context(), StructuredInput{Prompt: "x", Schema: Schema(schema)}, nil)
+		if takes && (err != nil || string(s.JSON) != "1" || !slices.Equal(asked, []string{schema, ""})) ||
+			!takes && (err == nil || len(asked) != 1) {
+			t.Errorf("takes %v: %s, %v; asked with %q", takes, s.JSON, err, asked)
+		}
+	}
+}
+
 // A schema that is not valid under its draft is an error. An answer is checked for
 // formats in every draft, and all of its errors are listed.
 func TestSchemaDrafts(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
 
+	"pollux/internal/agent"
 	"pollux/internal/lazy"
 )
 
@@ -87,7 +88,13 @@ func (c *call) structured(ctx context.Context, in StructuredInput, schema *jsons
 	})
 	conversation := rand.Text()
 	defer c.runner.Forget(conversation)
-	result, err := c.ask(ctx, question{prompt: prompt, images: files.images, conversation: conversation})
+	first := question{prompt: prompt, images: files.images, conversation: conversation, schema: in.Schema}
+	result, err := c.ask(ctx, first)
+	// The model's service may not take the schema.
+	if fault, ok := errors.AsType[*agent.Error](err); ok && fault.Kind == agent.BadRequest && c.agent.Agent.Warm.TakesSchema {
+		first.schema = nil
+		result, err = c.ask(ctx, first)
+	}
 	if err != nil {
 		return Structured{}, err
 	}
@@ -97,7 +104,7 @@ func (c *call) structured(ctx context.Context, in StructuredInput, schema *jsons
 		repair := fmt.Sprintf("Your answer is not valid:\n%s\n\nAnswer with the corrected JSON and nothing else.",
 			bulletList(wrong))
 		result, err = c.ask(ctx, question{
-			prompt: repair, images: files.images, conversation: conversation,
+			prompt: repair, images: files.images, conversation: conversation, schema: first.schema,
 			replay: fmt.Sprintf("%s\n\nYour earlier answer:\n\n%s\n\n%s",
 				prompt, shorten(result.Answer, 100_000), repair),
 		})

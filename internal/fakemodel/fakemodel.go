@@ -42,7 +42,7 @@ type Request struct {
 	Results []Result
 	// Images are the MIME types of the files in the request.
 	Images []string
-	// JSON is set when the CLI asks for JSON, as its own classifiers do. It is
+	// JSON is set when the agent asks for JSON, as Gemini CLI's own classifiers do. It is
 	// the schema, or an empty object.
 	JSON json.RawMessage
 }

@@ -145,11 +145,16 @@ func parseResponses(body []byte) (r openAIRequest, err error) {
 			Name string `json:"name"`
 		} `json:"tools"`
 		Stream bool `json:"stream"`
+		Text   struct {
+			Format struct {
+				Schema json.RawMessage `json:"schema"`
+			} `json:"format"`
+		} `json:"text"`
 	}
 	if err := json.Unmarshal(body, &raw); err != nil {
 		return r, err
 	}
-	r.Model, r.Method, r.stream = raw.Model, "responses", raw.Stream
+	r.Model, r.Method, r.stream, r.JSON = raw.Model, "responses", raw.Stream, raw.Text.Format.Schema
 	r.System, r.custom = raw.Instructions, make(map[string]bool)
 	var items []item
 	for _, i := range raw.Input {

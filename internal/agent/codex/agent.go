@@ -51,8 +51,9 @@ var row = &agent.Agent{
 
 	Warm: &agent.Warm{
 		Command: serverCommand, Connect: connect, Inputs: inputs,
-		Prompt: same, // the app server runs no command that a prompt begins with
-		Tool:   tool, Notice: func(string) bool { return false }, Usage: usage,
+		Prompt:      same, // the app server runs no command that a prompt begins with
+		TakesSchema: true,
+		Tool:        tool, Notice: func(string) bool { return false }, Usage: usage,
 		Monitor: func(agent.Env) agent.Monitor { return silent{} },
 		Failure: failure,
 	},

@@ -223,3 +223,31 @@ func TestVersions(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// The CLI gets the schemas that the service takes in its strict mode, and no other.
+func TestStrictSchemas(t *testing.T) {
+	const of = `"type":"object","additionalProperties":false`
+	for schema, want := range map[string]bool{
+		`{` + of + `,"properties":{"a":{"type":"string","enum":["x"]},"b":{"type":["integer","null"],"minimum":1}},"required":["b","a"]}`: true,
+		`{"$schema":"https://json-schema.org/draft/2020-12/schema",` + of + `,"properties":{}}`:                                           true,
+		`{` + of + `,"properties":{"a":{"type":"array","items":{"$ref":"#/$defs/n"}}},"required":["a"],"$defs":{"n":{"type":"integer"}}}`: true,
+		`{` + of + `,"properties":{"a":{"anyOf":[{"type":"string"},{"type":"null"}]}},"required":["a"]}`:                                  true,
+		`{` + of + `,"properties":{"a":{"type":"string"}}}`:                                                                               false,
+		`{"type":"object","properties":{}}`: false,
+		`{` + of + `}`:                      false,
+		`{` + of + `,"properties":{"a":{"type":"object"}},"required":["a"]}`:                                    false,
+		`{` + of + `,"properties":{"a":{"type":"array","items":{"not":{}}}},"required":["a"]}`:                  false,
+		`{` + of + `,"properties":{"a":{"anyOf":[{"type":"string"},true]}},"required":["a"]}`:                   false,
+		`{` + of + `,"properties":{"a":{"$ref":"#/$defs/n"}},"required":["a"],"$defs":{"n":{"type":"object"}}}`: false,
+		`{` + of + `,"properties":{},"patternProperties":{}}`:                                                   false,
+		`{"type":"array","items":{"type":"integer"}}`:                                                           false,
+		`{"anyOf":[{` + of + `,"properties":{}}]}`:                                                              false,
+		`true`: false,
+		`{`:    false,
+	} {
+		got := strict(schema)
+		if (got != nil) != want || got["$schema"] != nil {
+			t.Errorf("%s: %v", schema, got)
+		}
+	}
+}

@@ -191,6 +191,11 @@ func (c *Conn) SetModel(_ context.Context, session, model string) error {
 // Prompt implements [agent.Conn].
 func (c *Conn) Prompt(session string, content []agent.Content, sent chan<- struct{}) (agent.PromptResult, error) {
 	params := map[string]any{"threadId": session, "input": input(content)}
+	for _, p := range content {
+		if schema := strict(p.Text); p.Type == "schema" && schema != nil {
+			params["outputSchema"] = schema
+		}
+	}
 	t := &turn{cancel: make(chan struct{}, 1), end: make(chan turnEnd, 1)}
 	c.mu.Lock()
 	th := c.threads[session]
@@ -256,7 +261,10 @@ func (c *Conn) result(th *thread, t *turn, end turnEnd) (agent.PromptResult, err
 // input returns a prompt as the server takes it.
 func input(content []agent.Content) (parts []map[string]any) {
 	for _, p := range content {
-		if p.Type == "image" {
+		switch p.Type {
+		case "schema":
+			continue
+		case "image":
 			url := "data:" + p.MIMEType + ";base64," + base64.StdEncoding.EncodeToString(p.Data)
 			parts = append(parts, map[string]any{"type": "image", "url": url})
 			continue

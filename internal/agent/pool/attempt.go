@@ -77,6 +77,9 @@ func (s *session) exchange(ctx context.Context, req agent.Request, prompt string
 	if err != nil {
 		return agent.Result{}, nil, err
 	}
+	if req.Schema != nil && w.agent.Warm.TakesSchema {
+		content = append(content, agent.Content{Type: "schema", Text: string(req.Schema)})
+	}
 	if model := cmp.Or(req.Model, s.initial); model != "" && model != s.model {
 		setting, cancel := context.WithTimeoutCause(ctx, w.timeout, errMute)
 		err := w.conn.SetModel(setting, s.id, model)

@@ -213,7 +213,7 @@ func TestNothingIsLostOnTheWay(t *testing.T) {
 	startPool(t, path, s, time.Hour)
 	c := newTestClient(t, path, nil)
 	sent := agent.Request{
-		Prompt: "p", Images: []string{"a.png"}, Model: "m", Fallback: "m", Dir: "/w", Verbatim: true, Spawn: true, Conversation: "s", Replay: "r",
+		Prompt: "p", Images: []string{"a.png"}, Model: "m", Fallback: "m", Dir: "/w", Verbatim: true, Spawn: true, Conversation: "s", Replay: "r", Schema: json.RawMessage(`{"type":"object"}`),
 		Queue: agent.Queue{Limit: 3, Timeout: time.Second, StartInterval: 2, StartJitter: 3},
 	}
 	var received []agent.Event
