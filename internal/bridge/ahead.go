@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"slices"
+	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -22,6 +23,18 @@ func (s *Server) ahead(t tool) mcp.ToolHandler {
 			}
 		}
 		return t.handle(ctx, req)
+	}
+}
+
+// aheadOfCalls starts an agent when the client sends the first message that says who it is:
+// the client decides which agent is asked.
+func (s *Server) aheadOfCalls(next mcp.MethodHandler) mcp.MethodHandler {
+	var once sync.Once
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		if name := clientName(req.GetSession()); name != "" {
+			once.Do(func() { s.b.startAhead(s.b.cfg.AheadDir, name) })
+		}
+		return next(ctx, method, req)
 	}
 }
 

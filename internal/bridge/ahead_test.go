@@ -97,8 +97,29 @@ func TestSpawnedStartsNothing(t *testing.T) {
 	for kind, want := range map[string]int{agent.Spawned: 0, agent.Warmed: 1} {
 		runner := newStarter()
 		b := newTestBridge(t, runner, func(c *Config) { c.Runner.Kind, c.AheadDir = kind, "/dir" })
+		connect(t, b, "a client").Ping(t.Context(), nil)
 		if got := runner.started(t, b, want); len(got) != want {
 			t.Errorf("%s: it starts for %q", kind, got)
+		}
+	}
+}
+
+// The agent that starts when a client connects is the one that the client will ask.
+func TestAheadOfAClient(t *testing.T) {
+	for _, revision := range []string{"", "2025-06-18"} {
+		for client, want := range map[string]string{"gemini-cli-mcp-client": "beta", "beta-code": "gemini"} {
+			runners := map[string]*starter{"gemini": newStarter(), "beta": newStarter()}
+			b := newTestBridge(t, runners["gemini"], func(c *Config) {
+				threeAgents(map[string]agent.Runner{"beta": runners["beta"]}, "gemini", "beta")(c)
+				c.AheadDir = "/dir"
+			})
+			if _, err := connectAs(t, b, client, revision).ListTools(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+			other := map[string]string{"beta": "gemini", "gemini": "beta"}[want]
+			if got := runners[want].started(t, b, 1); len(got) != 1 || len(runners[other].dirs) > 0 {
+				t.Errorf("%s: %s starts for %q, and %s %d times", client, want, got, other, len(runners[other].dirs))
+			}
 		}
 	}
 }

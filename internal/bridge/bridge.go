@@ -83,9 +83,6 @@ func New(runner agent.Runner, cfg Config) (*Bridge, error) {
 	}
 	b.conversations = newConversations(b.agents, cfg)
 	b.life, b.end = context.WithCancelCause(context.Background())
-	if cfg.AheadDir != "" {
-		b.startAhead(cfg.AheadDir, "")
-	}
 	return b, nil
 }
 

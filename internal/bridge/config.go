@@ -34,8 +34,8 @@ type Config struct {
 	// StartInterval is the minimum time between two starts of the agent. A random
 	// time of up to StartJitter is added to it.
 	StartInterval, StartJitter time.Duration
-	// AheadDir, if set, is a workspace for which a process is started before the
-	// first call.
+	// AheadDir, if set, is a workspace for which a process is started when a client
+	// connects.
 	AheadDir string
 	// Templates is a directory with the user's prompt templates. It may be
 	// empty.

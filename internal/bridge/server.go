@@ -140,6 +140,9 @@ func NewServer(b *Bridge) *Server {
 	s.mcp = mcp.NewServer(&mcp.Implementation{
 		Name: "pollux", Title: title(row), Version: b.cfg.Version,
 	}, options)
+	if b.cfg.AheadDir != "" {
+		s.mcp.AddReceivingMiddleware(s.aheadOfCalls)
+	}
 	for _, t := range s.tools(row, all) {
 		s.mcp.AddTool(t.tool, s.ahead(t))
 		s.handlers[t.tool.Name] = t.handle
@@ -342,9 +345,12 @@ func offerAgents(tools []tool, all []*asked) {
 }
 
 // client returns the name of the MCP client that calls.
-func client(req *mcp.CallToolRequest) string {
-	if init := req.Session.InitializeParams(); init != nil && init.ClientInfo != nil {
-		return init.ClientInfo.Name
+func client(req *mcp.CallToolRequest) string { return clientName(req.Session) }
+
+// clientName returns the name of an MCP client, or "" before it has introduced itself.
+func clientName(session mcp.Session) string {
+	if s, ok := session.(*mcp.ServerSession); ok && s.InitializeParams() != nil && s.InitializeParams().ClientInfo != nil {
+		return s.InitializeParams().ClientInfo.Name
 	}
 	return ""
 }

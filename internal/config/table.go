@@ -131,7 +131,7 @@ var Settings = []Setting{
 	{Key: "bridge.warm-memory-mb", Kind: Number, Default: "1024", Least: 256, Most: 65536, Variable: "GEMINI_WARM_MEMORY_MB",
 		Help: "replace a warm process that uses more memory, in MB"},
 	{Key: "bridge.warm-ahead", Kind: Switch, Default: "false", Variable: "GEMINI_WARM_AHEAD",
-		Help: "start a warm process for the bridge's own directory together with the bridge"},
+		Help: "start a warm process for the bridge's own directory when a client connects"},
 	{Key: "bridge.wall", Kind: Choice, Default: "auto", Choices: []string{"auto", "require", "off"}, Variable: "POLLUX_WALL",
 		Help: "on Linux, let the kernel keep agents from changing files: auto does where the kernel can; require refuses calls elsewhere"},
 
