@@ -112,13 +112,17 @@ func (b *Bridge) pick(c Common, search bool) (*asked, error) {
 		return prefer, nil
 	}
 	if name == "" && len(b.agents) > 1 {
-		usable := slices.DeleteFunc(b.usable(), func(a *asked) bool { return search && !a.searches() })
+		here := b.usable()
+		usable := slices.DeleteFunc(slices.Clone(here), func(a *asked) bool { return search && !a.searches() })
 		own := func(a *asked) bool { return a.Agent.IsClient(c.client) }
 		if i := slices.IndexFunc(usable, func(a *asked) bool { return !own(a) }); i >= 0 {
 			return usable[i], nil
 		}
 		if len(usable) > 0 {
 			return usable[0], nil
+		}
+		if search && len(here) > 0 {
+			return nil, errNoSearch
 		}
 	}
 	a := b.agents[0]
@@ -132,10 +136,12 @@ func (b *Bridge) pick(c Common, search bool) (*asked, error) {
 	}
 	able := slices.DeleteFunc(b.usable(), func(a *asked) bool { return !a.searches() })
 	if len(able) == 0 {
-		return nil, errors.New("no agent here can search the web: Gemini CLI and Codex CLI can, once they are installed")
+		return nil, errNoSearch
 	}
 	return nil, fmt.Errorf("%s cannot search the web: name one of %s", a.Agent.DisplayName, strings.Join(names(able), ", "))
 }
+
+var errNoSearch = errors.New("no agent here can search the web: Gemini CLI and Codex CLI can, once they are installed")
 
 // Chosen returns the agent that a call will ask, unless it continues a conversation.
 func (b *Bridge) Chosen(c Common, search bool) (*agent.Agent, error) {

@@ -52,6 +52,7 @@ func TestChoice(t *testing.T) {
 		{name: "named, and of the settings", agent: "gemini", prefer: "beta", want: "gemini"},
 		{name: "one that can search", search: true, usable: []string{"beta", "gamma"}, want: "gamma"},
 		{name: "named, and cannot search", agent: "beta", search: true, usable: []string{"beta", "gamma"}, err: "Beta Code cannot search the web: name one of gamma"},
+		{name: "none of those can search", search: true, usable: []string{"beta"}, err: "no agent here can search the web"},
 		{name: "none can search", agent: "beta", search: true, usable: []string{"beta"}, err: "no agent here can search the web"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -111,6 +112,28 @@ func TestToolsOfSeveralAgents(t *testing.T) {
 		t.Errorf("got %q, %v", text, result.Meta)
 	}
 	if _, text := callTool(t, s, "query", `{"prompt":"x","agent":"gemini"}`); !strings.HasPrefix(text, "from gemini\n") {
+		t.Errorf("got %q", text)
+	}
+}
+
+// Where no agent can search the web, the tools and the instructions do not speak of it.
+func TestNoSearchIsOffered(t *testing.T) {
+	b := newTestBridge(t, answering("x"), threeAgents(map[string]agent.Runner{"beta": answering("x")}, "beta"))
+	s := connect(t, b, "a client")
+	if text := s.InitializeResult().Instructions; strings.Contains(text, "web") || !strings.Contains(text, "- structured:") {
+		t.Errorf("the instructions are %q", text)
+	}
+	tools, err := s.ListTools(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tool := range tools.Tools {
+		schema, _ := json.Marshal(tool.InputSchema)
+		if tool.Name == "search" || strings.Contains(string(schema), `"search"`) || strings.Contains(tool.Description, "the web") {
+			t.Errorf("%s: %s, %s", tool.Name, tool.Description, schema)
+		}
+	}
+	if result, text := callTool(t, s, "start-job", `{"tool":"search","arguments":{"query":"x"}}`); !result.IsError || !strings.Contains(text, "Gemini CLI and Codex CLI can, once they are installed") {
 		t.Errorf("got %q", text)
 	}
 }
@@ -189,6 +212,25 @@ func TestPanel(t *testing.T) {
 		if result, text := callTool(t, s, "query", args); !result.IsError || !strings.Contains(text, want) {
 			t.Errorf("%s: %q, want %q", args, text, want)
 		}
+	}
+}
+
+// A long panel comes in parts. Its structured content, which has no parts, has the beginnings.
+func TestLongPanel(t *testing.T) {
+	long := strings.Repeat("ä", 20_000)
+	b := newTestBridge(t, answering(long), threeAgents(map[string]agent.Runner{"beta": answering("short")}, "gemini", "beta"))
+	result, text := callTool(t, connect(t, b, "a client"), "query", `{"prompt":"x","agents":["gemini","beta"]}`)
+	data, err := json.Marshal(result.StructuredContent)
+	var content struct{ Answers []PanelAnswer }
+	if err != nil || json.Unmarshal(data, &content) != nil || len(data) > defaultPage.bytes || len(text) > defaultPage.bytes {
+		t.Fatalf("%d bytes of text, and the content is %s, %v", len(text), data, err)
+	}
+	cut, whole := content.Answers[0], content.Answers[1]
+	if !strings.HasPrefix(long, cut.Text) || cut.Text == "" || len(cut.Notes) != 1 || whole.Text != "short" || len(whole.Notes) != 0 {
+		t.Errorf("the content is %s", data)
+	}
+	if result.Meta["chunk"] == nil {
+		t.Errorf("the whole text is not in parts: %v", result.Meta)
 	}
 }
 

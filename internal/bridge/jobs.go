@@ -188,7 +188,10 @@ type jobKey struct{}
 const startJob = "start-job"
 
 // jobTools lists the tools that can run as jobs.
-var jobTools = []string{"query", "change", "search", "structured"}
+var jobTools = []string{"query", "change", searchTool, "structured"}
+
+// searchTool is the name of the tool that searches the web.
+const searchTool = "search"
 
 func (s *Server) startJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	var in struct {

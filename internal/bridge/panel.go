@@ -132,6 +132,14 @@ func (s *Server) panel(ctx context.Context, req *mcp.CallToolRequest, in QueryIn
 		meta.DurationMs = max(meta.DurationMs, a.Meta.DurationMs)
 	}
 	r := s.result(req, Answer{Text: strings.TrimSpace(text.String()), Meta: meta}, nil)
+	// The structured content comes at once, so it has room for the beginnings only.
+	room := (pageOf(client(req)).bytes - notesRoom) / len(answers)
+	for i, a := range answers {
+		if len(a.Text) > room {
+			answers[i].Text = strings.ToValidUTF8(a.Text[:room], "")
+			answers[i].Notes = append(slices.Clone(a.Notes), "the text is cut here: the parts of the result have all of it")
+		}
+	}
 	data, err := json.Marshal(map[string]any{"answers": answers})
 	if err != nil {
 		return nil, err

@@ -37,6 +37,16 @@ var pages = map[string]pageSize{
 	"codex":       {8 << 10, 240},          // it cuts at 10 KiB, and at 256 lines
 }
 
+// pageOf returns the page size of a client.
+func pageOf(client string) pageSize {
+	for name, own := range pages {
+		if strings.HasPrefix(client, name) {
+			return own
+		}
+	}
+	return defaultPage
+}
+
 // notesRoom is the number of bytes in a page that are reserved for notes.
 const notesRoom = 1 << 10
 
@@ -63,11 +73,21 @@ func title(row *agent.Agent) string {
 }
 
 // instructions returns the server's instructions. Clients show them to models.
-func instructions(row *agent.Agent) string {
-	if row == &several {
-		return instructionsForSeveral
+func instructions(row *agent.Agent, search bool) string {
+	text := instructionsForSeveral
+	if row != &several {
+		text = fill(row, instructionsForOne)
 	}
-	return fill(row, `Ask {{model}}, through {{agent}}, about this code base or the web. {{model}} has a
+	if !search {
+		text = strings.NewReplacer(" or the web", "", " and searches the web", "", searchLine, "").Replace(text)
+	}
+	return text
+}
+
+// searchLine is the line about the web search in the instructions.
+const searchLine = "- search: ask a question that needs current facts from the web.\n"
+
+const instructionsForOne = `Ask {{model}}, through {{agent}}, about this code base or the web. {{model}} has a
 large context window. It reads files and searches the web on its own, but
 cannot write files or run commands.
 
@@ -82,8 +102,7 @@ cannot write files or run commands.
 - start-job, wait-job, cancel-job, list-jobs: for calls that take longer than you can wait.
 
 A call takes from seconds to minutes. Include everything {{model}} needs to know: each call
-starts without memory of earlier ones, except a query with a sessionId.`)
-}
+starts without memory of earlier ones, except a query with a sessionId.`
 
 const instructionsForSeveral = `Ask other coding agents about this code base or the web, for a second opinion or for work
 that you want to hand over. Name the agent as agent, or let Pollux choose. An agent reads
@@ -132,7 +151,7 @@ func NewServer(b *Bridge) *Server {
 	all := b.usable()
 	row := b.spoken(all)
 	options := &mcp.ServerOptions{
-		Instructions: instructions(row),
+		Instructions: instructions(row, searching(all)),
 		Logger:       sdkLog(b.log),
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
 	}
@@ -190,6 +209,11 @@ func (t tool) withOutput(schema map[string]any) tool {
 func (s *Server) tools(row *agent.Agent, all []*asked) []tool {
 	no, yes := new(bool), new(bool)
 	*yes = true
+	inJobs := slices.Clone(jobTools)
+	if !searching(all) {
+		inJobs = slices.DeleteFunc(inJobs, func(name string) bool { return name == searchTool })
+	}
+	last := len(inJobs) - 1
 	define := func(
 		name, title, description string, input map[string]any, required []string,
 		a mcp.ToolAnnotations, h mcp.ToolHandler,
@@ -242,7 +266,7 @@ func (s *Server) tools(row *agent.Agent, all []*asked) []tool {
 				"workingDirectory": dir, "timeout": timeout, "maxResponseLength": length, "sessionId": session,
 			},
 			[]string{"prompt"}, mcp.ToolAnnotations{OpenWorldHint: yes}, s.callChange).withLargeResult().withOutput(changesSchema),
-		define("search", "Web Search",
+		define(searchTool, "Web Search",
 			"Ask {{model}} to search the web and to answer with sources: current versions, documentation, news, "+
 				"error messages.",
 			map[string]any{
@@ -283,9 +307,9 @@ func (s *Server) tools(row *agent.Agent, all []*asked) []tool {
 			map[string]any{"sessionId": text("The sessionId from an answer in the conversation.")}, []string{"sessionId"},
 			mcp.ToolAnnotations{IdempotentHint: true, OpenWorldHint: no}, s.closeSession),
 		define(startJob, "Start Job",
-			"Start a call of query, change, search or structured that may take longer than you can wait. Returns a jobId immediately.",
+			"Start a call of "+strings.Join(inJobs[:last], ", ")+" or "+inJobs[last]+" that may take longer than you can wait. Returns a jobId immediately.",
 			map[string]any{
-				"tool": map[string]any{"type": "string", "enum": jobTools, "description": "The tool to call."},
+				"tool": map[string]any{"type": "string", "enum": inJobs, "description": "The tool to call."},
 				"arguments": map[string]any{"type": "object", "description": fmt.Sprintf("The arguments of the "+
 					"tool. timeout may be up to %d.", MaxTimeout.Milliseconds())},
 			},
@@ -312,14 +336,23 @@ func (s *Server) tools(row *agent.Agent, all []*asked) []tool {
 	if len(all) > 1 {
 		offerAgents(tools, all)
 	}
+	if !searching(all) {
+		tools = slices.DeleteFunc(tools, func(t tool) bool { return t.tool.Name == searchTool })
+	}
 	return tools
+}
+
+// searching reports whether one of the agents can search the web. If there is none, any may be
+// installed later.
+func searching(all []*asked) bool {
+	return len(all) == 0 || slices.ContainsFunc(all, (*asked).searches)
 }
 
 // offerAgents adds the choice of an agent to the tools that ask one.
 func offerAgents(tools []tool, all []*asked) {
 	for _, t := range tools {
 		able := all
-		if t.tool.Name == "search" {
+		if t.tool.Name == searchTool {
 			able = slices.DeleteFunc(slices.Clone(all), func(a *asked) bool { return !a.searches() })
 		}
 		if !slices.Contains(jobTools, t.tool.Name) || len(able) == 0 {
@@ -614,12 +647,7 @@ func (s *Server) result(req *mcp.CallToolRequest, a Answer, err error) *mcp.Call
 		}
 		return r
 	}
-	size := defaultPage
-	for name, own := range pages {
-		if strings.HasPrefix(client(req), name) {
-			size = own
-		}
-	}
+	size := pageOf(client(req))
 	if id := a.Meta.SessionID; id != "" {
 		a.Notes = append(a.Notes, fmt.Sprintf("to continue this conversation, pass sessionId %q", id))
 	}
