@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -153,8 +154,13 @@ func (s Status) String() string {
 	for _, w := range s.Workers {
 		line("  %s", w)
 	}
-	for _, c := range s.Sessions {
-		line("  %s", s.describe(c))
+	for i, c := range s.Sessions {
+		same := func(other Session) bool { return c.PID != 0 && c.PID == other.PID }
+		if slices.ContainsFunc(s.Sessions[:i], same) {
+			continue // a bridge has a session for each agent that it asks
+		}
+		rest := slices.DeleteFunc(slices.Clone(s.Sessions[i+1:]), func(other Session) bool { return !same(other) })
+		line("  %s", s.describe(c, rest...))
 	}
 	for _, q := range s.Queues {
 		s.printQueue(line, q)
@@ -173,14 +179,20 @@ func (s Status) ending() string {
 	return "; ends in " + span(time.Until(s.Ends)) + " unless a call comes"
 }
 
-// describe returns a session in one line.
-func (s Status) describe(c Session) string {
+// describe returns the sessions of a bridge, the first one first, in one line.
+func (s Status) describe(c Session, more ...Session) string {
 	where := "from another machine"
 	if c.PID != 0 {
 		where = fmt.Sprintf("bridge %d in %s", c.PID, termtext.Line(paths.Short(c.Dir), 0))
 	}
-	text := fmt.Sprintf("session %s: %s, for %s", c.Caller, where, span(time.Since(c.Since)))
-	waiting, since := s.waiting(c.Caller)
+	callers := []string{c.Caller}
+	for _, other := range more {
+		callers = append(callers, other.Caller)
+		c.Requests += other.Requests
+		c.Conversations += other.Conversations
+	}
+	text := fmt.Sprintf("session %s: %s, for %s", strings.Join(callers, ", "), where, span(time.Since(c.Since)))
+	waiting, since := s.waiting(callers)
 	if running := c.Requests - waiting; running > 0 {
 		text += fmt.Sprintf(", %d running", running)
 	}
@@ -193,11 +205,11 @@ func (s Status) describe(c Session) string {
 	return text
 }
 
-// waiting returns how many requests of a session wait, and since when the oldest does.
-func (s Status) waiting(caller string) (n int, since time.Time) {
+// waiting returns how many requests of sessions wait, and since when the oldest does.
+func (s Status) waiting(callers []string) (n int, since time.Time) {
 	for _, q := range s.Queues {
 		for _, c := range q.Callers {
-			if c.Caller == caller {
+			if slices.Contains(callers, c.Caller) {
 				n += c.Requests
 				if since.IsZero() || c.Since.Before(since) {
 					since = c.Since

@@ -61,6 +61,20 @@ func TestStatusForPeople(t *testing.T) {
 					"  queue: 1 of 1 calls running, 3 waiting; next: session 3, session 2",
 				},
 			},
+			"a bridge with two agents": {
+				func(s *Status) {
+					other := busy
+					other.Caller, other.PID, other.Conversations = "4", app.PID, 2
+					s.Sessions, s.Queues = []Session{app, remote, other, remote}, []queue.Load{{Running: 1, Waiting: 2, Limit: 1, Callers: []queue.Waiting{{Caller: "4", Requests: 2, Since: ago(time.Second)}}}}
+				},
+				[]string{
+					"  process 7, up 1m30s, 18 MB",
+					"  session 1, 4: bridge 11 in ~/app, for 1h0m0s, 1 running, 2 waiting for 1s, 2 conversations",
+					"  session 3: from another machine, for 1s, 1 running, 2 conversations",
+					"  session 3: from another machine, for 1s, 1 running, 2 conversations",
+					"  queue: 1 of 1 calls running, 2 waiting; next: session 4",
+				},
+			},
 			"a wall": {
 				func(s *Status) { s.Wall = agent.Wall{Mode: agent.WallAuto, Missing: errors.New("no\x1b[31m")}.String() },
 				[]string{"  process 7, up 1m30s, 18 MB", "  the kernel does not keep agents from changing files: no[31m"},
