@@ -123,10 +123,16 @@ func (e *Error) remedy() Remedy {
 	return e.Remedy
 }
 
+// Remedies describe failures in terms of an agent.
+type Remedies map[Kind]Remedy
+
 // Error returns an error with the agent's remedy.
-func (a *Agent) Error(kind Kind, message string) *Error {
-	return &Error{Kind: kind, Message: message, Remedy: a.Remedies[kind]}
+func (r Remedies) Error(kind Kind, message string) *Error {
+	return &Error{Kind: kind, Message: message, Remedy: r[kind]}
 }
+
+// Error returns an error with the agent's remedy.
+func (a *Agent) Error(kind Kind, message string) *Error { return a.Remedies.Error(kind, message) }
 
 // Line returns an error message as one readable line, at most 300 characters
 // long. It removes the secrets of the environment and of this process.

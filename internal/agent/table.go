@@ -81,7 +81,7 @@ type Agent struct {
 	CheckTempDir func(dir string) error
 
 	// Remedies describe failures in terms of this agent.
-	Remedies map[Kind]Remedy
+	Remedies Remedies
 	// Tidy returns an error message as one readable line, without secrets from the
 	// environment.
 	Tidy func(env Env, message string) string

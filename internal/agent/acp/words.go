@@ -5,12 +5,36 @@ import (
 	"encoding/json"
 	"regexp"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"pollux/internal/agent"
 	"pollux/internal/lazy"
 )
+
+// maxPrompt limits a prompt, in bytes. The agents have no limit.
+const maxPrompt = 8 << 20
+
+// Row returns the row of an agent that speaks the protocol. It sets the fields that are alike for
+// such agents, if they are not set.
+func Row(row agent.Agent) *agent.Agent {
+	row.MaxPrompt = maxPrompt
+	row.Escapes, row.Unescape = func(string) bool { return false }, func(text string) string { return text }
+	row.Tidy, row.Cause = agent.Line, Cause
+	row.ResetAfter = func(string) time.Duration { return 0 }
+	row.Warm.Prompt, row.Warm.Usage, row.Warm.Monitor = PlainStart, Usage, Silent
+	if row.KindOf == nil {
+		row.KindOf = KindOf
+	}
+	if row.Warm.Connect == nil {
+		row.Warm.Connect = Connect
+	}
+	if row.Warm.Notice == nil {
+		row.Warm.Notice = func(string) bool { return false }
+	}
+	return &row
+}
 
 // PlainStart returns a prompt that an agent does not run as a command. Commands start with
 // a slash, a dollar sign or an exclamation mark, after any white space. A prompt that does

@@ -42,7 +42,7 @@ var row = &agent.Agent{
 
 	Environment: environment, Account: account,
 
-	Locate: locate, AskVersion: version, ReadOnly: readOnly,
+	Locate: release.Locate, AskVersion: release.AskVersion, ReadOnly: release.ReadOnly,
 
 	Remedies: remedies, Tidy: agent.Line, KindOf: kindOf, ResetAfter: resetAfter, Cause: cause,
 
@@ -63,11 +63,9 @@ type silent struct{}
 func (silent) Read([]byte) agent.Signs { return agent.Signs{} }
 
 // fault returns an error with this agent's remedy.
-func fault(kind agent.Kind, message string) *agent.Error {
-	return &agent.Error{Kind: kind, Message: message, Remedy: remedies[kind]}
-}
+var fault = remedies.Error
 
-var remedies = map[agent.Kind]agent.Remedy{
+var remedies = agent.Remedies{
 	agent.NotInstalled:  {What: "Claude Code is not installed", Next: "install it with `npm install -g " + npmPackage + "`, or set CLAUDE_PATH to it"},
 	agent.TooOld:        {What: "this Claude Code is too old to be enforced read-only", Next: "update it with `claude update` (2.1 or newer)"},
 	agent.NoVersion:     {What: "this Claude Code does not report its version, so Pollux does not use it", Next: "run `claude --version` in a terminal to see what it prints, or set CLAUDE_PATH to Claude Code itself and not to a wrapper"},

@@ -1,7 +1,6 @@
 package claude
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -17,30 +16,8 @@ import (
 	"pollux/internal/sys/disk"
 )
 
-// The first release known to be enforced by [enforce].
-const minMajor, minMinor = 2, 1
-
-// locate returns the program of a source. The error is an [*agent.Error] of kind
-// [agent.NotInstalled].
-func locate(from agent.Source) (agent.Program, error) {
-	p, err := program.Locate(from, command, npmPackage)
-	if err != nil {
-		return agent.Program{}, fault(agent.NotInstalled, agent.Line(from.Env, err.Error()))
-	}
-	return p, nil
-}
-
-// version learns the version of a program outside of the npm package: it runs it.
-func version(ctx context.Context, from agent.Source, p agent.Program) (agent.Program, error) {
-	return program.AskVersion(ctx, p, childEnv(from.Env, os.TempDir()))
-}
-
-func readOnly(_ agent.Source, p agent.Program) error {
-	if kind, message := program.CheckVersion(p, minMajor, minMinor); kind != "" {
-		return fault(kind, message)
-	}
-	return nil
-}
+// release is the first one known to be enforced by [enforce].
+var release = program.Release{Command: command, Packages: []string{npmPackage}, Oldest: "2.1.0", Env: childEnv, Remedies: remedies}
 
 // credentials are the variables that hold a key or name an account. tokens among them
 // replace the login.

@@ -4,12 +4,6 @@ package codex
 
 import "pollux/internal/agent"
 
-// command is the CLI's name on the PATH, and pkg its npm package.
-const (
-	command = "codex"
-	pkg     = "@openai/codex"
-)
-
 // maxPrompt limits a prompt, in bytes: the app server accepts 1,048,576 characters.
 const maxPrompt = 1 << 20
 
@@ -28,7 +22,7 @@ func Agent() *agent.Agent { return row }
 var row = &agent.Agent{
 	Name: "codex", DisplayName: "Codex CLI", Model: "GPT", Provider: "openai",
 	Clients: []string{"codex"},
-	Command: command, CommandVar: "CODEX_PATH", VarPrefix: "CODEX_",
+	Command: release.Command, CommandVar: "CODEX_PATH", VarPrefix: "CODEX_",
 	ExampleModel: "gpt-5.5",
 	MaxPrompt:    maxPrompt,
 
@@ -45,7 +39,7 @@ var row = &agent.Agent{
 
 	Environment: environment, Account: account,
 
-	Locate: locate, AskVersion: version, ReadOnly: readOnly,
+	Locate: release.Locate, AskVersion: release.AskVersion, ReadOnly: release.ReadOnly,
 
 	Remedies: remedies, Tidy: tidy, KindOf: kindOf, Cause: cause, ResetAfter: resetAfter,
 
@@ -62,12 +56,10 @@ var row = &agent.Agent{
 func same(text string) string { return text }
 
 // fault returns an error with this agent's remedy.
-func fault(kind agent.Kind, message string) *agent.Error {
-	return &agent.Error{Kind: kind, Message: message, Remedy: remedies[kind]}
-}
+var fault = remedies.Error
 
 // remedies describe the failures of Codex CLI.
-var remedies = map[agent.Kind]agent.Remedy{
+var remedies = agent.Remedies{
 	agent.NotInstalled:  {What: "Codex CLI is not installed", Next: "install it with `npm install -g @openai/codex`, or set CODEX_PATH to it"},
 	agent.TooOld:        {What: "this Codex CLI is too old to be enforced read-only", Next: "update it with `npm install -g @openai/codex@latest` (0.169 or newer)"},
 	agent.NoVersion:     {What: "this Codex CLI does not report its version, so Pollux does not use it", Next: "run it with --version in a terminal to see what it prints, or set CODEX_PATH to Codex CLI itself and not to a wrapper"},

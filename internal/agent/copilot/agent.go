@@ -6,68 +6,53 @@
 package copilot
 
 import (
-	"context"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"time"
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/acp"
 	"pollux/internal/agent/program"
 )
 
-const (
-	command = "copilot"
-	pkg     = "@github/copilot"
-	// The first release known to be read-only with the settings of this package. All
-	// releases have the same minor version.
-	minMajor, minMinor, minPatch = 1, 0, 102
-	// maxPrompt limits a prompt, in bytes. Copilot CLI itself has no limit.
-	maxPrompt = 8 << 20
-)
+// release is the first one known to be read-only with the settings of this package.
+var release = program.Release{
+	Command: "copilot", Packages: []string{pkg, pkg + "-" + program.Platform()}, Oldest: "1.0.102", Env: childEnv, Remedies: remedies,
+}
+
+const pkg = "@github/copilot"
 
 var readTools = []string{"view", "grep", "glob"}
 
 // Agent returns Copilot CLI's row in the table of agents.
 func Agent() *agent.Agent { return row }
 
-var row = &agent.Agent{
+var row = acp.Row(agent.Agent{
 	Name: "copilot", DisplayName: "Copilot CLI", Model: "Copilot",
 	Clients: []string{"github-copilot", "copilot"},
-	Command: command, CommandVar: "COPILOT_PATH", VarPrefix: "COPILOT_",
+	Command: release.Command, CommandVar: "COPILOT_PATH", VarPrefix: "COPILOT_",
 	ExampleModel: "claude-sonnet-4.5",
 	Provider:     "github.copilot",
-	MaxPrompt:    maxPrompt,
 
 	ReadTools: readTools, WriteTools: []string{"edit", "delete", "move", "execute"},
 	ToolVerbs: map[string]string{"view": "reading", "glob": "looking for files", "grep": "searching the files for"},
 
-	Escapes: func(string) bool { return false }, Unescape: func(text string) string { return text },
-
 	Environment: variables.Of, Account: account,
 
-	Locate: locate, AskVersion: version, ReadOnly: readOnly,
+	Locate: release.Locate, AskVersion: release.AskVersion, ReadOnly: release.ReadOnly,
 
-	Remedies: remedies, Tidy: agent.Line, KindOf: kindOf,
-	ResetAfter: func(string) time.Duration { return 0 },
-	Cause:      acp.Cause,
+	Remedies: remedies, KindOf: kindOf,
 
 	Warm: &agent.Warm{
-		Command: start, Connect: connect, Prompt: acp.PlainStart, Inputs: inputs,
-		Tool: tool, Notice: isNotice, Usage: acp.Usage,
-		Monitor: acp.Silent,
-		Failure: failure,
+		Command: start, Connect: connect, Inputs: inputs, Tool: tool, Failure: failure,
+		Notice: isNotice,
 	},
-}
+})
 
 // fault returns an error with this agent's remedy.
-func fault(kind agent.Kind, message string) *agent.Error {
-	return &agent.Error{Kind: kind, Message: message, Remedy: remedies[kind]}
-}
+var fault = remedies.Error
 
-var remedies = map[agent.Kind]agent.Remedy{
+var remedies = agent.Remedies{
 	agent.NotInstalled:  {What: "Copilot CLI is not installed", Next: "install it with `npm install -g @github/copilot`, or set COPILOT_PATH to it"},
 	agent.TooOld:        {What: "this Copilot CLI is too old to be enforced read-only", Next: "update it with `copilot update` (1.0.102 or newer)"},
 	agent.NoVersion:     {What: "this Copilot CLI does not report its version, so Pollux does not use it", Next: "run it with --version in a terminal to see what it prints, or set COPILOT_PATH to Copilot CLI itself"},
@@ -90,35 +75,13 @@ var variables = program.Variables{
 	Prefixes: []string{"COPILOT_PROVIDER_"},
 }
 
+func childEnv(env agent.Env, tmp string) []string {
+	return variables.Env(env, tmp, "COPILOT_AUTO_UPDATE=false")
+}
+
 func account(env agent.Env, _ string) string {
 	return program.Account(env, home(env), "COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN", "COPILOT_GH_HOST", "GH_HOST",
 		"COPILOT_PROVIDER_BASE_URL", "COPILOT_PROVIDER_API_KEY", "COPILOT_PROVIDER_BEARER_TOKEN")
-}
-
-func locate(from agent.Source) (agent.Program, error) {
-	p, err := program.Locate(from, command, pkg, pkg+"-"+program.Platform())
-	if err != nil {
-		return p, fault(agent.NotInstalled, agent.Line(from.Env, err.Error()))
-	}
-	return p, nil
-}
-
-func version(ctx context.Context, from agent.Source, p agent.Program) (agent.Program, error) {
-	p, err := program.AskVersion(ctx, p, variables.Env(from.Env, os.TempDir(), "COPILOT_AUTO_UPDATE=false"))
-	p.Version = strings.TrimSuffix(p.Version, ".") // the end of a sentence
-	return p, err
-}
-
-func readOnly(_ agent.Source, p agent.Program) error {
-	if kind, message := program.CheckVersion(p, minMajor, minMinor); kind != "" {
-		return fault(kind, message)
-	}
-	major, minor, _ := p.Number()
-	last, _, _ := strings.Cut(strings.SplitN(p.Version, ".", 3)[2], "-")
-	if patch, err := strconv.Atoi(last); err != nil || major == minMajor && minor == minMinor && patch < minPatch {
-		return fault(agent.TooOld, p.Version)
-	}
-	return nil
 }
 
 // verbs begin the titles of the calls of tools that read.
@@ -152,13 +115,7 @@ func failure(env agent.Env, code int, message string, _ []string) *agent.Error {
 }
 
 // home returns Copilot CLI's own directory.
-func home(env agent.Env) string {
-	if dir := env.Get("COPILOT_HOME"); dir != "" {
-		return dir
-	}
-	dir, _ := env.HomeDir()
-	return filepath.Join(dir, ".copilot")
-}
+func home(env agent.Env) string { return program.Dir(env, "COPILOT_HOME", ".copilot") }
 
 // inputs returns the files that Copilot CLI reads when it starts.
 func inputs(from agent.Source, p agent.Program, dir string) []string {
@@ -175,11 +132,7 @@ func inputs(from agent.Source, p agent.Program, dir string) []string {
 // Writable returns the directories that Copilot CLI writes to. It unpacks itself into the
 // second one.
 func Writable(env agent.Env) []string {
-	cache := env.Get("XDG_CACHE_HOME")
-	if cache == "" {
-		dir, _ := env.HomeDir()
-		cache = filepath.Join(dir, ".cache")
-	}
+	cache := program.Dir(env, "XDG_CACHE_HOME", ".cache")
 	return []string{home(env), filepath.Join(cache, "copilot"), env.Get("COPILOT_CACHE_HOME"), env.Get("COPILOT_PKG_CACHE_HOME")}
 }
 
@@ -194,7 +147,7 @@ func start(l agent.Launch) (agent.Command, error) {
 	}
 	return agent.Command{
 		Args:     []string{"--acp", "--disable-builtin-mcps", "--no-ask-user", "--no-remote", "--available-tools", strings.Join(readTools, ",")},
-		Env:      variables.Env(l.Env, tmp, "COPILOT_AUTO_UPDATE=false"),
+		Env:      childEnv(l.Env, tmp),
 		Writable: program.OwnDirs(Writable(l.Env)...),
 	}, nil
 }

@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/acp"
@@ -21,9 +20,6 @@ import (
 	"pollux/internal/config"
 	"pollux/internal/paths"
 )
-
-// maxPrompt limits a prompt, in bytes.
-const maxPrompt = 8 << 20
 
 // codeNoMethod is the code of the error for a request that the agent does not know. All
 // requests but the choice of a model are a part of the protocol that every agent has.
@@ -33,7 +29,7 @@ const codeNoMethod = -32601
 type custom struct {
 	config.Agent
 	variables program.Variables
-	remedies  map[agent.Kind]agent.Remedy
+	release   program.Release
 }
 
 // Agent returns the row for an agent of the user's settings.
@@ -47,7 +43,7 @@ func Agent(own config.Agent) *agent.Agent {
 	}
 	login := fmt.Sprintf("run `%s` in a terminal and log in; a key in the environment of Pollux must be named in %s.variables", own.Command[0], key)
 	again := fmt.Sprintf("run `%s` in a terminal to see more; name what it must be able to change in %s.writable", strings.Join(own.Command, " "), key)
-	c.remedies = map[agent.Kind]agent.Remedy{
+	remedies := agent.Remedies{
 		agent.NotInstalled:  {What: own.Name + " is not installed", Next: "install it, or correct " + key + ".acp in Pollux's settings"},
 		agent.Unenforceable: {What: own.Name + " could change the files of this directory", Next: "ask in another directory, or correct " + key + ".writable in Pollux's settings"},
 		agent.Auth:          {What: own.Name + " is not logged in", Next: login},
@@ -55,38 +51,29 @@ func Agent(own config.Agent) *agent.Agent {
 		agent.Crashed:       {What: own.Name + " ended without a result", Next: again},
 		agent.Failed:        {What: own.Name + " failed", Next: again},
 	}
-	return &agent.Agent{
+	c.release = program.Release{Command: own.Command[0], Remedies: remedies}
+	return acp.Row(agent.Agent{
 		Name: own.Name, DisplayName: own.Name, Model: own.Name, Provider: own.Name,
 		Clients: []string{own.Name},
 		Command: own.Command[0], ExampleModel: "provider/model",
-		MaxPrompt: maxPrompt,
 		Custom:    true,
 		ToolVerbs: map[string]string{"read": "reading", "search": "searching the files for", "execute": "running", "fetch": "fetching"},
 
-		Escapes: func(string) bool { return false }, Unescape: func(text string) string { return text },
-
 		Environment: c.variables.Of, Account: c.account,
 
-		Locate:     c.locate,
+		Locate:     c.release.Locate,
 		AskVersion: func(_ context.Context, _ agent.Source, p agent.Program) (agent.Program, error) { return p, nil },
 		ReadOnly:   func(agent.Source, agent.Program) error { return nil },
 
-		Remedies: c.remedies, Tidy: agent.Line, KindOf: acp.KindOf,
-		ResetAfter: func(string) time.Duration { return 0 },
-		Cause:      acp.Cause,
+		Remedies: remedies,
 
-		Warm: &agent.Warm{
-			Command: c.start, Connect: acp.Connect, Prompt: acp.PlainStart, Inputs: inputs,
-			Tool: tool, Notice: func(string) bool { return false }, Usage: acp.Usage,
-			Monitor: acp.Silent,
-			Failure: c.failure,
-		},
-	}
+		Warm: &agent.Warm{Command: c.start, Inputs: inputs, Tool: tool, Failure: c.failure},
+	})
 }
 
 // fault returns an error with this agent's remedy.
 func (c *custom) fault(kind agent.Kind, message string) *agent.Error {
-	return &agent.Error{Kind: kind, Message: message, Remedy: c.remedies[kind]}
+	return c.release.Remedies.Error(kind, message)
 }
 
 func (c *custom) account(env agent.Env, _ string) string {
@@ -98,14 +85,6 @@ func (c *custom) account(env agent.Env, _ string) string {
 	}
 	home, _ := env.HomeDir()
 	return program.Account(env, home, names...)
-}
-
-func (c *custom) locate(from agent.Source) (agent.Program, error) {
-	p, err := program.Locate(from, c.Command[0])
-	if err != nil {
-		return p, c.fault(agent.NotInstalled, agent.Line(from.Env, err.Error()))
-	}
-	return p, nil
 }
 
 // tool returns what a tool does, such as "read", and its title: Pollux does not know its name.
@@ -130,9 +109,10 @@ func inputs(_ agent.Source, p agent.Program, dir string) []string {
 func (c *custom) writable(env agent.Env) (all []string) {
 	home, _ := env.HomeDir()
 	all = append(all, filepath.Join(home, "."+c.Name))
-	for _, dir := range [][2]string{{"XDG_DATA_HOME", ".local/share"}, {"XDG_STATE_HOME", ".local/state"}, {"XDG_CACHE_HOME", ".cache"}} {
-		base := cmp.Or(env.Get(dir[0]), filepath.Join(home, filepath.FromSlash(dir[1])))
-		all = append(all, filepath.Join(base, c.Name))
+	for _, dir := range []string{
+		program.Dir(env, "XDG_DATA_HOME", ".local", "share"), program.Dir(env, "XDG_STATE_HOME", ".local", "state"), program.Dir(env, "XDG_CACHE_HOME", ".cache"),
+	} {
+		all = append(all, filepath.Join(dir, c.Name))
 	}
 	return append(all, c.Writable...)
 }

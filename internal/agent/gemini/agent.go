@@ -40,7 +40,7 @@ var row = &agent.Agent{
 
 	Environment: environment, Account: account,
 
-	Locate: locate, AskVersion: version, ReadOnly: ReadOnly, CheckTempDir: checkTempDir,
+	Locate: locate, AskVersion: release.AskVersion, ReadOnly: ReadOnly, CheckTempDir: checkTempDir,
 
 	Remedies: remedies, Tidy: tidy, KindOf: kindOf, Cause: cause,
 	ResetAfter: resetAfter,
@@ -60,13 +60,11 @@ var row = &agent.Agent{
 }
 
 // fault returns an error with this agent's remedy.
-func fault(kind agent.Kind, message string) *agent.Error {
-	return &agent.Error{Kind: kind, Message: message, Remedy: remedies[kind]}
-}
+var fault = remedies.Error
 
 // remedies describe the failures of Gemini CLI. Failures of the model have the
 // same remedies for all agents.
-var remedies = map[agent.Kind]agent.Remedy{
+var remedies = agent.Remedies{
 	agent.NotInstalled:  {What: "Gemini CLI is not installed", Next: "install it with `npm install -g @google/gemini-cli`, let `pollux run` download it, or set GEMINI_CLI_PATH to it"},
 	agent.TooOld:        {What: "this Gemini CLI is too old to be enforced read-only", Next: "update it with `npm install -g @google/gemini-cli@latest` (0.35 or newer)"},
 	agent.NoVersion:     {What: "this Gemini CLI does not report its version, so Pollux does not use it", Next: "run it with --version in a terminal to see what it prints, or set GEMINI_CLI_PATH to Gemini CLI itself and not to a wrapper"},

@@ -3,48 +3,36 @@ package gemini
 import (
 	"cmp"
 	"context"
-	"os"
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/gemini/download"
 	"pollux/internal/agent/program"
 )
 
-// The first release that accepts an administrator's policy on the command line.
-const minMajor, minMinor = 0, 35
+// release is the first one that accepts an administrator's policy on the command line.
+var release = program.Release{
+	Command: command, Packages: []string{download.Package}, Oldest: "0.35.0", Env: childEnv, Remedies: remedies,
+}
 
 // Find returns the CLI of a source and its version. See [agent.Agent.Find].
 func Find(ctx context.Context, from agent.Source) (agent.Program, error) { return row.Find(ctx, from) }
 
 // locate looks for the CLI of a source. If the source names no other program than gemini,
-// and none is on the PATH, it looks for the one that Pollux has downloaded. It reads the
-// version from the CLI's package. The error is an [*agent.Error] of kind
-// [agent.NotInstalled].
+// and none is on the PATH, it looks for the one that Pollux has downloaded.
 func locate(from agent.Source) (agent.Program, error) {
 	name := cmp.Or(from.Command, command)
-	path, err := from.Env.LookPath(name)
-	if own, ok := download.Find(from.Env); err != nil && name == command && ok {
-		path, err = own, nil
+	if _, err := from.Env.LookPath(name); err != nil && name == command {
+		if own, ok := download.Find(from.Env); ok {
+			from.Command = own
+		}
 	}
-	if err != nil {
-		return agent.Program{}, fault(agent.NotInstalled, tidy(from.Env, err.Error()))
-	}
-	p, err := program.At(from, path, download.Package)
-	if err != nil {
-		return agent.Program{}, fault(agent.NotInstalled, tidy(from.Env, err.Error()))
-	}
-	return p, nil
-}
-
-// version learns the version of a CLI outside of a package: it runs the CLI.
-func version(ctx context.Context, from agent.Source, c agent.Program) (agent.Program, error) {
-	return program.AskVersion(ctx, c, childEnv(from.Env, os.TempDir()))
+	return release.Locate(from)
 }
 
 // ReadOnly returns an error for a CLI that cannot be enforced read-only.
-func ReadOnly(_ agent.Source, c agent.Program) error {
-	if kind, message := program.CheckVersion(c, minMajor, minMinor); kind != "" {
-		return fault(kind, message)
+func ReadOnly(from agent.Source, c agent.Program) error {
+	if err := release.ReadOnly(from, c); err != nil {
+		return err
 	}
 	return checkSystemPolicies(systemPolicies())
 }

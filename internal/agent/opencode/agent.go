@@ -8,66 +8,50 @@ package opencode
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/acp"
 	"pollux/internal/agent/program"
 )
 
-const (
-	command = "opencode"
-	// pkg is the npm package of the program.
-	pkg = "opencode-ai"
-	// The first release known to be read-only with the settings of this package.
-	minMajor, minMinor = 1, 18
-	// maxPrompt limits a prompt, in bytes. opencode itself has no limit.
-	maxPrompt = 8 << 20
-)
+// release is the first one known to be read-only with the settings of this package.
+var release = program.Release{
+	Command: "opencode", Packages: []string{"opencode-ai", "opencode-" + strings.Replace(program.Platform(), "win32", "windows", 1)},
+	Oldest: "1.18.0", Env: childEnv, Remedies: remedies,
+}
 
 // Agent returns opencode's row in the table of agents.
 func Agent() *agent.Agent { return row }
 
-var row = &agent.Agent{
+var row = acp.Row(agent.Agent{
 	Name: "opencode", DisplayName: "opencode", Model: "opencode",
 	Clients: []string{"opencode"},
-	Command: command, CommandVar: "OPENCODE_PATH", VarPrefix: "OPENCODE_",
+	Command: release.Command, CommandVar: "OPENCODE_PATH", VarPrefix: "OPENCODE_",
 	ExampleModel: "anthropic/claude-sonnet-4-5",
 	Provider:     "opencode", // any provider: the settings name it
-	MaxPrompt:    maxPrompt,
 
 	ReadTools: []string{"read", "grep", "glob", "list"}, WriteTools: []string{"write", "edit", "bash"},
 	ToolVerbs: map[string]string{"read": "reading", "list": "listing", "glob": "looking for files", "grep": "searching the files for"},
 
-	Escapes: func(string) bool { return false }, Unescape: func(text string) string { return text },
-
 	Environment: variables.Of, Account: account,
 
-	Locate: locate, AskVersion: version, ReadOnly: readOnly,
+	Locate: release.Locate, AskVersion: release.AskVersion, ReadOnly: release.ReadOnly,
 
-	Remedies: remedies, Tidy: agent.Line, KindOf: kindOf,
-	ResetAfter: func(string) time.Duration { return 0 },
-	Cause:      acp.Cause,
+	Remedies: remedies, KindOf: kindOf,
 
 	Warm: &agent.Warm{
-		Command: start, Connect: connect, Prompt: acp.PlainStart, Inputs: inputs,
-		Tool: tool, Notice: func(string) bool { return false }, Usage: acp.Usage,
-		Monitor: acp.Silent,
-		Failure: failure,
+		Command: start, Connect: connect, Inputs: inputs, Tool: tool, Failure: failure,
 	},
-}
+})
 
 // fault returns an error with this agent's remedy.
-func fault(kind agent.Kind, message string) *agent.Error {
-	return &agent.Error{Kind: kind, Message: message, Remedy: remedies[kind]}
-}
+var fault = remedies.Error
 
-var remedies = map[agent.Kind]agent.Remedy{
+var remedies = agent.Remedies{
 	agent.NotInstalled:  {What: "opencode is not installed", Next: "install it with `npm install -g opencode-ai`, or set OPENCODE_PATH to it"},
 	agent.TooOld:        {What: "this opencode is too old to be enforced read-only", Next: "update it with `opencode upgrade` (1.18 or newer)"},
 	agent.NoVersion:     {What: "this opencode does not report its version, so Pollux does not use it", Next: "run it with --version in a terminal to see what it prints, or set OPENCODE_PATH to opencode itself"},
@@ -100,27 +84,12 @@ var keys = []string{
 	"AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AZURE_API_KEY", "XAI_API_KEY", "GROQ_API_KEY", "DEEPSEEK_API_KEY", "MISTRAL_API_KEY",
 }
 
+func childEnv(env agent.Env, tmp string) []string {
+	return variables.Env(env, tmp, "OPENCODE_DISABLE_AUTOUPDATE=1")
+}
+
 func account(env agent.Env, _ string) string {
 	return program.Account(env, xdg(env, "XDG_DATA_HOME", ".local", "share"), keys...)
-}
-
-func locate(from agent.Source) (agent.Program, error) {
-	p, err := program.Locate(from, command, pkg, "opencode-"+strings.Replace(program.Platform(), "win32", "windows", 1))
-	if err != nil {
-		return p, fault(agent.NotInstalled, agent.Line(from.Env, err.Error()))
-	}
-	return p, nil
-}
-
-func version(ctx context.Context, from agent.Source, p agent.Program) (agent.Program, error) {
-	return program.AskVersion(ctx, p, variables.Env(from.Env, os.TempDir(), "OPENCODE_DISABLE_AUTOUPDATE=1"))
-}
-
-func readOnly(_ agent.Source, p agent.Program) error {
-	if kind, message := program.CheckVersion(p, minMajor, minMinor); kind != "" {
-		return fault(kind, message)
-	}
-	return nil
 }
 
 // tool returns the name of a tool, which is the title of a call before the call runs.
@@ -173,12 +142,7 @@ func Writable(env agent.Env) []string {
 // xdg returns opencode's directory below the one that a variable names, or below its default
 // in the home directory.
 func xdg(env agent.Env, name string, elem ...string) string {
-	dir := env.Get(name)
-	if dir == "" {
-		home, _ := env.HomeDir()
-		dir = filepath.Join(append([]string{home}, elem...)...)
-	}
-	return filepath.Join(dir, "opencode")
+	return filepath.Join(program.Dir(env, name, elem...), "opencode")
 }
 
 // settings are opencode's settings for one process. They take precedence over the user's.
@@ -217,8 +181,8 @@ func start(l agent.Launch) (agent.Command, error) {
 	if err := os.Mkdir(tmp, 0o700); err != nil {
 		return agent.Command{}, err
 	}
-	return agent.Command{Args: []string{"acp"}, Env: variables.Env(l.Env, tmp,
-		"OPENCODE_DISABLE_PROJECT_CONFIG=1", "OPENCODE_CONFIG_CONTENT="+settings(l.Dir), "OPENCODE_DISABLE_AUTOUPDATE=1",
+	return agent.Command{Args: []string{"acp"}, Env: append(childEnv(l.Env, tmp),
+		"OPENCODE_DISABLE_PROJECT_CONFIG=1", "OPENCODE_CONFIG_CONTENT="+settings(l.Dir),
 		"OPENCODE_DISABLE_LSP_DOWNLOAD=1",
 		// The conversations do not belong into the user's history.
 		"OPENCODE_DB="+filepath.Join(l.TempDir, "opencode.db"),

@@ -23,19 +23,37 @@ import (
 	"pollux/internal/sys/proc"
 )
 
-// Locate returns the program of a source without running it: command, unless the source
-// names another one. The version is that of the npm package, one of packages, or empty if the
-// program is not part of any. The error says why there is none.
-func Locate(from agent.Source, command string, packages ...string) (agent.Program, error) {
-	path, err := from.Env.LookPath(cmp.Or(from.Command, command))
-	if err != nil {
-		return agent.Program{}, err
-	}
-	return At(from, path, packages...)
+// A Release says which program an agent is, and since which release Pollux can keep it from
+// changing files. Its methods are fields of [agent.Agent].
+type Release struct {
+	// Command is the program's name on the PATH. Packages are the npm packages that it may be a
+	// part of.
+	Command  string
+	Packages []string
+	// Oldest is that release, such as "1.0.102".
+	Oldest string
+	// Env returns the environment of the program's processes. tmp is their temporary directory.
+	Env      func(env agent.Env, tmp string) []string
+	Remedies agent.Remedies
 }
 
-// At is [Locate] for a program at a path.
-func At(from agent.Source, path string, packages ...string) (agent.Program, error) {
+// Locate returns the program of a source without running it: the command, unless the source
+// names another one. The version is that of the npm package, or empty if the program is not
+// part of any.
+func (r *Release) Locate(from agent.Source) (agent.Program, error) {
+	path, err := from.Env.LookPath(cmp.Or(from.Command, r.Command))
+	var p agent.Program
+	if err == nil {
+		p, err = r.At(from, path)
+	}
+	if err != nil {
+		return agent.Program{}, r.Remedies.Error(agent.NotInstalled, agent.Line(from.Env, err.Error()))
+	}
+	return p, nil
+}
+
+// At returns the program at a path. The error is not an [*agent.Error].
+func (r *Release) At(from agent.Source, path string) (agent.Program, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return agent.Program{}, err
@@ -50,7 +68,7 @@ func At(from agent.Source, path string, packages ...string) (agent.Program, erro
 		return agent.Program{}, err
 	}
 	p := agent.Program{Path: path, Argv: argv}
-	for _, name := range packages {
+	for _, name := range r.Packages {
 		p.Version = cmp.Or(p.Version, npm.Version(script, name))
 	}
 	return p, nil
@@ -74,11 +92,10 @@ const VersionTimeout = 15 * time.Second
 
 var versionNumber = lazy.Regexp(`\d+\.\d+\.\d+\S*`)
 
-// AskVersion learns the version of a program: it runs it with --version, in the environment
-// env, which takes seconds. The version stays empty if it prints none. The error is
-// [context.Cause].
-func AskVersion(ctx context.Context, p agent.Program, env []string) (agent.Program, error) {
-	p.Version, p.Late = askVersion(ctx, p, env, VersionTimeout)
+// AskVersion learns the version of a program: it runs it with --version, which takes seconds.
+// The version stays empty if it prints none. The error is [context.Cause].
+func (r *Release) AskVersion(ctx context.Context, from agent.Source, p agent.Program) (agent.Program, error) {
+	p.Version, p.Late = askVersion(ctx, p, r.Env(from.Env, os.TempDir()), VersionTimeout)
 	if p.Version == "" && ctx.Err() != nil {
 		return agent.Program{}, context.Cause(ctx)
 	}
@@ -114,24 +131,38 @@ func askVersion(ctx context.Context, p agent.Program, env []string, timeout time
 	if err != nil || child.ExitCode() != 0 {
 		return "", false
 	}
-	return versionNumber().FindString(string(text)), false
+	return strings.TrimSuffix(versionNumber().FindString(string(text)), "."), false // the end of a sentence
 }
 
-// CheckVersion returns the kind of failure of a program whose version is unknown or older
-// than major.minor, and what to report, or "".
-func CheckVersion(p agent.Program, major, minor int) (kind agent.Kind, message string) {
-	gotMajor, gotMinor, ok := p.Number()
+// ReadOnly returns an error for a program whose version is unknown or older than the oldest
+// release.
+func (r *Release) ReadOnly(_ agent.Source, p agent.Program) error {
+	got, err := numbers(p.Version)
+	oldest, _ := numbers(r.Oldest)
 	switch {
 	case p.Late:
-		return agent.NoVersion, fmt.Sprintf("%s --version took longer than %s", p.Path, VersionTimeout)
-	case !ok && p.Version == "":
-		return agent.NoVersion, p.Path + " --version failed, or printed no version"
-	case !ok:
-		return agent.NoVersion, fmt.Sprintf("it reports %q", agent.Shorten(p.Version, 60))
-	case gotMajor < major || gotMajor == major && gotMinor < minor:
-		return agent.TooOld, p.Version
+		return r.Remedies.Error(agent.NoVersion, fmt.Sprintf("%s --version took longer than %s", p.Path, VersionTimeout))
+	case p.Version == "":
+		return r.Remedies.Error(agent.NoVersion, p.Path+" --version failed, or printed no version")
+	case err != nil:
+		return r.Remedies.Error(agent.NoVersion, fmt.Sprintf("it reports %q", agent.Shorten(p.Version, 60)))
+	case slices.Compare(got, oldest) < 0:
+		return r.Remedies.Error(agent.TooOld, p.Version)
 	}
-	return "", ""
+	return nil
+}
+
+// numbers returns the three numbers that a version begins with.
+func numbers(version string) ([]int, error) {
+	n := make([]int, 3)
+	_, err := fmt.Sscanf(version, "%d.%d.%d", &n[0], &n[1], &n[2])
+	return n, err
+}
+
+// Dir returns the directory that a variable names, or else one below the home directory.
+func Dir(env agent.Env, variable string, elem ...string) string {
+	home, _ := env.HomeDir()
+	return cmp.Or(env.Get(variable), filepath.Join(append([]string{home}, elem...)...))
 }
 
 // Variables says which variables of an environment an agent receives: those that every

@@ -1,6 +1,7 @@
 package program
 
 import (
+	"errors"
 	"os"
 	"testing"
 	"time"
@@ -19,10 +20,13 @@ func TestLateVersion(t *testing.T) {
 	}
 }
 
-func TestCheckVersion(t *testing.T) {
-	for version, want := range map[string]agent.Kind{"": agent.NoVersion, "one.two.three": agent.NoVersion, "0.9.9": agent.TooOld, "1.1.9": agent.TooOld, "1.2.0": "", "2.0.0": ""} {
-		if kind, message := CheckVersion(agent.Program{Path: "/bin/x", Version: version}, 1, 2); kind != want || (message == "") != (want == "") {
-			t.Errorf("%q: %q, %q; want %q", version, kind, message, want)
+func TestReadOnly(t *testing.T) {
+	for version, want := range map[string]agent.Kind{"": agent.NoVersion, "one.two.three": agent.NoVersion, "0.9.9": agent.TooOld, "1.1.9": agent.TooOld, "1.2.2-9": agent.TooOld, "1.2": agent.NoVersion, "1.2.3": "", "1.2.4-rc.1": "", "1.10.0": "", "2.0.0": ""} {
+		r := Release{Oldest: "1.2.3"}
+		err := r.ReadOnly(agent.Source{}, agent.Program{Path: "/bin/x", Version: version})
+		fault, _ := errors.AsType[*agent.Error](err)
+		if (err == nil) != (want == "") || err != nil && (fault.Kind != want || fault.Message == "") {
+			t.Errorf("%q: %v; want %q", version, err, want)
 		}
 	}
 }

@@ -7,14 +7,12 @@
 package qwen
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
-	"time"
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/acp"
@@ -23,14 +21,10 @@ import (
 	"pollux/internal/sys/disk"
 )
 
-const (
-	command = "qwen"
-	pkg     = "@qwen-code/qwen-code"
-	// The first release known to be read-only with the settings of this package.
-	minMajor, minMinor = 0, 24
-	// maxPrompt limits a prompt, in bytes. Qwen Code itself has no limit.
-	maxPrompt = 8 << 20
-)
+// release is the first one known to be read-only with the settings of this package.
+var release = program.Release{
+	Command: "qwen", Packages: []string{"@qwen-code/qwen-code"}, Oldest: "0.24.0", Env: childEnv, Remedies: remedies,
+}
 
 var readTools = []string{"read_file", "grep_search", "glob", "list_directory"}
 
@@ -44,43 +38,33 @@ var otherTools = []string{
 // Agent returns Qwen Code's row in the table of agents.
 func Agent() *agent.Agent { return row }
 
-var row = &agent.Agent{
+var row = acp.Row(agent.Agent{
 	Name: "qwen", DisplayName: "Qwen Code", Model: "Qwen",
 	Clients: []string{"qwen"},
-	Command: command, CommandVar: "QWEN_PATH", VarPrefix: "QWEN_",
+	Command: release.Command, CommandVar: "QWEN_PATH", VarPrefix: "QWEN_",
 	ExampleModel: "qwen3-coder-plus",
 	Provider:     "qwen",
-	MaxPrompt:    maxPrompt,
 
 	ReadTools: readTools, WriteTools: []string{"write_file", "edit", "run_shell_command"},
 	ToolVerbs: map[string]string{
 		"read_file": "reading", "list_directory": "listing", "glob": "looking for files", "grep_search": "searching the files for",
 	},
 
-	Escapes: func(string) bool { return false }, Unescape: func(text string) string { return text },
-
 	Environment: variables.Of, Account: account,
 
-	Locate: locate, AskVersion: version, ReadOnly: readOnly,
+	Locate: release.Locate, AskVersion: release.AskVersion, ReadOnly: release.ReadOnly,
 
-	Remedies: remedies, Tidy: agent.Line, KindOf: kindOf,
-	ResetAfter: func(string) time.Duration { return 0 },
-	Cause:      acp.Cause,
+	Remedies: remedies, KindOf: kindOf,
 
 	Warm: &agent.Warm{
-		Command: start, Connect: connect, Prompt: acp.PlainStart, Inputs: inputs,
-		Tool: tool, Notice: func(string) bool { return false }, Usage: acp.Usage,
-		Monitor: acp.Silent,
-		Failure: failure,
+		Command: start, Connect: connect, Inputs: inputs, Tool: tool, Failure: failure,
 	},
-}
+})
 
 // fault returns an error with this agent's remedy.
-func fault(kind agent.Kind, message string) *agent.Error {
-	return &agent.Error{Kind: kind, Message: message, Remedy: remedies[kind]}
-}
+var fault = remedies.Error
 
-var remedies = map[agent.Kind]agent.Remedy{
+var remedies = agent.Remedies{
 	agent.NotInstalled: {What: "Qwen Code is not installed", Next: "install it with `npm install -g @qwen-code/qwen-code`, or set QWEN_PATH to it"},
 	agent.TooOld:       {What: "this Qwen Code is too old to be enforced read-only", Next: "update it with `npm install -g @qwen-code/qwen-code@latest` (0.24 or newer)"},
 	agent.NoVersion:    {What: "this Qwen Code does not report its version, so Pollux does not use it", Next: "run it with --version in a terminal to see what it prints, or set QWEN_PATH to Qwen Code itself"},
@@ -98,27 +82,12 @@ var variables = program.Variables{
 	Prefixes: []string{"OPENAI_", "DASHSCOPE_", "ANTHROPIC_", "GEMINI_API_KEY", "GEMINI_MODEL", "GOOGLE_", "BAILIAN_"},
 }
 
+func childEnv(env agent.Env, tmp string) []string {
+	return variables.Env(env, tmp, "QWEN_CODE_NO_RELAUNCH=true")
+}
+
 func account(env agent.Env, _ string) string {
 	return program.Account(env, home(env), "OPENAI_API_KEY", "OPENAI_BASE_URL", "DASHSCOPE_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "GEMINI_API_KEY", "GOOGLE_API_KEY")
-}
-
-func locate(from agent.Source) (agent.Program, error) {
-	p, err := program.Locate(from, command, pkg)
-	if err != nil {
-		return p, fault(agent.NotInstalled, agent.Line(from.Env, err.Error()))
-	}
-	return p, nil
-}
-
-func version(ctx context.Context, from agent.Source, p agent.Program) (agent.Program, error) {
-	return program.AskVersion(ctx, p, variables.Env(from.Env, os.TempDir(), "QWEN_CODE_NO_RELAUNCH=true"))
-}
-
-func readOnly(_ agent.Source, p agent.Program) error {
-	if kind, message := program.CheckVersion(p, minMajor, minMinor); kind != "" {
-		return fault(kind, message)
-	}
-	return nil
 }
 
 // tool returns the name of a tool and a summary, from a title such as
@@ -148,13 +117,7 @@ func failure(env agent.Env, code int, message string, _ []string) *agent.Error {
 }
 
 // home returns Qwen Code's own directory.
-func home(env agent.Env) string {
-	if dir := env.Get("QWEN_HOME"); dir != "" {
-		return dir
-	}
-	dir, _ := env.HomeDir()
-	return filepath.Join(dir, ".qwen")
-}
+func home(env agent.Env) string { return program.Dir(env, "QWEN_HOME", ".qwen") }
 
 // inputs returns the files that Qwen Code reads when it starts.
 func inputs(from agent.Source, p agent.Program, dir string) []string {
@@ -237,8 +200,7 @@ func start(l agent.Launch) (agent.Command, error) {
 			// No server has this name.
 			"--allowed-mcp-server-names=" + rand.Text(),
 		},
-		Env: variables.Env(l.Env, tmp, "QWEN_CODE_SYSTEM_SETTINGS_PATH="+system, "QWEN_CODE_TRUSTED_FOLDERS_PATH="+trusted,
-			"QWEN_CODE_NO_RELAUNCH=true"),
+		Env:      append(childEnv(l.Env, tmp), "QWEN_CODE_SYSTEM_SETTINGS_PATH="+system, "QWEN_CODE_TRUSTED_FOLDERS_PATH="+trusted),
 		Writable: program.OwnDirs(Writable(l.Env)...),
 	}, nil
 }
