@@ -191,10 +191,8 @@ func (c *Conn) SetModel(_ context.Context, session, model string) error {
 // Prompt implements [agent.Conn].
 func (c *Conn) Prompt(session string, content []agent.Content, sent chan<- struct{}) (agent.PromptResult, error) {
 	params := map[string]any{"threadId": session, "input": input(content)}
-	for _, p := range content {
-		if schema := strict(p.Text); p.Type == "schema" && schema != nil {
-			params["outputSchema"] = schema
-		}
+	if last := len(content) - 1; last >= 0 && content[last].Type == "schema" {
+		params["outputSchema"] = strict(content[last].Text)
 	}
 	t := &turn{cancel: make(chan struct{}, 1), end: make(chan turnEnd, 1)}
 	c.mu.Lock()
@@ -262,14 +260,12 @@ func (c *Conn) result(th *thread, t *turn, end turnEnd) (agent.PromptResult, err
 func input(content []agent.Content) (parts []map[string]any) {
 	for _, p := range content {
 		switch p.Type {
-		case "schema":
-			continue
 		case "image":
 			url := "data:" + p.MIMEType + ";base64," + base64.StdEncoding.EncodeToString(p.Data)
 			parts = append(parts, map[string]any{"type": "image", "url": url})
-			continue
+		case "text":
+			parts = append(parts, map[string]any{"type": "text", "text": p.Text, "text_elements": []any{}})
 		}
-		parts = append(parts, map[string]any{"type": "text", "text": p.Text, "text_elements": []any{}})
 	}
 	return parts
 }
