@@ -116,6 +116,21 @@ func TestToolsOfSeveralAgents(t *testing.T) {
 	}
 }
 
+// An agent that Pollux does not know is offered only where there is a wall.
+func TestUnknownAgentNeedsTheWall(t *testing.T) {
+	for _, missing := range []error{nil, errors.New("no such kernel")} {
+		b := newTestBridge(t, answering("x"), func(cfg *Config) {
+			cfg.Others = []Asked{{Agent: &agent.Agent{
+				Name: "kimi", Custom: true, Locate: func(agent.Source) (agent.Program, error) { return agent.Program{}, nil },
+			}}}
+			cfg.Runner.Wall = agent.Wall{Mode: agent.WallOff, Launcher: "/pollux", Missing: missing}
+		})
+		if got := slices.Contains(b.Names(), "kimi"); got != (missing == nil) {
+			t.Errorf("without a wall (%v): %v", missing, b.Names())
+		}
+	}
+}
+
 // Where no agent can search the web, the tools and the instructions do not speak of it.
 func TestNoSearchIsOffered(t *testing.T) {
 	b := newTestBridge(t, answering("x"), threeAgents(map[string]agent.Runner{"beta": answering("x")}, "beta"))
