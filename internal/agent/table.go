@@ -102,6 +102,18 @@ type Agent struct {
 	Warm *Warm
 }
 
+// A Definition is an agent of the user's settings, which Pollux does not know and asks over the
+// Agent Client Protocol.
+type Definition struct {
+	Name string
+	// Command is its command line. The program is a name on the PATH or an absolute path.
+	Command []string
+	// Writable are absolute paths of directories and files that it may change, apart from
+	// its own directories. Variables are the names of environment variables that it receives
+	// apart from those whose names start with its own.
+	Writable, Variables []string
+}
+
 // DepthVar is set in the environment of an agent that Pollux asks.
 const DepthVar = "POLLUX_ASKED"
 

@@ -5,12 +5,11 @@ import (
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/agents"
-	"pollux/internal/config"
 )
 
 // askable returns the names of the agents that the bridge can ask, with those of the user's
 // settings.
-func askable(own ...config.Agent) []string {
+func askable(own ...agent.Definition) []string {
 	names := []string{agents.Default().Name}
 	for _, row := range agents.Others(own...) {
 		names = append(names, row.Name)

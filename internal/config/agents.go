@@ -10,22 +10,11 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"pollux/internal/agent"
 	"pollux/internal/lazy"
 )
 
-// An Agent is a table [agents.NAME] of the file: an agent that Pollux does not know, and asks
-// over the Agent Client Protocol.
-type Agent struct {
-	Name string
-	// Command is its command line. The program is a name on the PATH or an absolute path.
-	Command []string
-	// Writable are absolute paths of directories and files that it may change, apart from
-	// its own directories. Variables are the names of environment variables that it receives
-	// apart from those whose names start with its own.
-	Writable, Variables []string
-}
-
-// ownAgents is the name of the tables of agents, and their keys. Only the file has them.
+// ownAgents is the name of the tables of agents. Only the file has them.
 const ownAgents = "agents"
 
 var (
@@ -37,13 +26,13 @@ var (
 )
 
 // Agents returns the agents of the file with a valid command, sorted by name.
-func (v *Values) Agents() (all []Agent) {
+func (v *Values) Agents() (all []agent.Definition) {
 	list := func(name, key string) []string {
 		value, _ := v.values[ownAgents+"."+name+"."+key].([]string)
 		return value
 	}
 	for _, name := range v.agents {
-		all = append(all, Agent{name, list(name, "acp"), list(name, "writable"), list(name, "variables")})
+		all = append(all, agent.Definition{Name: name, Command: list(name, "acp"), Writable: list(name, "writable"), Variables: list(name, "variables")})
 	}
 	return all
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"pollux/internal/agent"
 	"pollux/internal/sys/systest"
 )
 
@@ -173,8 +174,8 @@ func TestAgents(t *testing.T) {
 	file := "[agents.kimi]\nacp = [\"kimi\", \"acp\"]\n[agents.b-2]\nacp = ['" + bin + "']\nwritable = [\"~/.cache/b\"]\nvariables = [\"OPENAI_API_KEY\"]\n"
 	v := load(t, file, nil)
 	home, _ := os.UserHomeDir()
-	want := []Agent{
-		{"b-2", []string{bin}, []string{filepath.Join(home, ".cache", "b")}, []string{"OPENAI_API_KEY"}},
+	want := []agent.Definition{
+		{Name: "b-2", Command: []string{bin}, Writable: []string{filepath.Join(home, ".cache", "b")}, Variables: []string{"OPENAI_API_KEY"}},
 		{Name: "kimi", Command: []string{"kimi", "acp"}},
 	}
 	if got := v.Agents(); v.Err() != nil || !reflect.DeepEqual(got, want) {

@@ -18,7 +18,6 @@ import (
 	"pollux/internal/agent/pool"
 	"pollux/internal/agent/queue"
 	"pollux/internal/agent/qwen"
-	"pollux/internal/config"
 )
 
 // table has a row for each agent. The first is the default.
@@ -34,12 +33,12 @@ func Default() *agent.Agent { return table[0] }
 func All() []*agent.Agent { return slices.Clone(table) }
 
 // Others returns all agents except [Default], with those of the user's settings.
-func Others(own ...config.Agent) []*agent.Agent {
+func Others(own ...agent.Definition) []*agent.Agent {
 	return append(slices.Clone(table[1:]), Custom(own...)...)
 }
 
 // Custom returns rows for agents of the user's settings.
-func Custom(own ...config.Agent) (rows []*agent.Agent) {
+func Custom(own ...agent.Definition) (rows []*agent.Agent) {
 	for _, a := range own {
 		rows = append(rows, custom.Agent(a))
 	}

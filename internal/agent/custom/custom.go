@@ -17,7 +17,6 @@ import (
 	"pollux/internal/agent"
 	"pollux/internal/agent/acp"
 	"pollux/internal/agent/program"
-	"pollux/internal/config"
 	"pollux/internal/paths"
 )
 
@@ -27,16 +26,16 @@ const codeNoMethod = -32601
 
 // A custom is an agent of the user's settings.
 type custom struct {
-	config.Agent
+	agent.Definition
 	variables program.Variables
 	release   program.Release
 }
 
 // Agent returns the row for an agent of the user's settings.
-func Agent(own config.Agent) *agent.Agent {
+func Agent(own agent.Definition) *agent.Agent {
 	key := "agents." + own.Name
 	c := &custom{
-		Agent: own,
+		Definition: own,
 		variables: program.Variables{
 			Names: own.Variables, Prefixes: []string{strings.ToUpper(strings.ReplaceAll(own.Name, "-", "_")) + "_"},
 		},

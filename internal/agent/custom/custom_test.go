@@ -9,7 +9,6 @@ import (
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/agenttest"
-	"pollux/internal/config"
 )
 
 // An agent may change its own directories and those of the settings, and receives variables
@@ -18,7 +17,7 @@ func TestCustomAgentStarts(t *testing.T) {
 	home := t.TempDir()
 	extra := filepath.Join(home, "extra")
 	env := agent.Env{"HOME=" + home, "USERPROFILE=" + home, "XDG_CACHE_HOME=" + filepath.Join(home, "c"), "XDG_STATE_HOME=relative", "MY_CLI_KEY=k", "TOKEN=t", "OTHER=o", "PATH=/bin"}
-	row := Agent(config.Agent{Name: "my-cli", Command: []string{"cli", "acp", "-x"}, Writable: []string{extra}, Variables: []string{"TOKEN"}})
+	row := Agent(agent.Definition{Name: "my-cli", Command: []string{"cli", "acp", "-x"}, Writable: []string{extra}, Variables: []string{"TOKEN"}})
 	c, err := row.Warm.Command(agent.Launch{Dir: t.TempDir(), TempDir: t.TempDir(), Env: env})
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +49,7 @@ func TestCustomAgentStarts(t *testing.T) {
 
 // What fails has a next step.
 func TestFailures(t *testing.T) {
-	row := Agent(config.Agent{Name: "kimi", Command: []string{"kimi", "acp"}})
+	row := Agent(agent.Definition{Name: "kimi", Command: []string{"kimi", "acp"}})
 	_, err := row.Locate(agent.Source{Env: agent.Env{"PATH=/none"}})
 	agenttest.WantKind(t, err, agent.NotInstalled, "agents.kimi.acp")
 	agenttest.WantKind(t, row.Warm.Failure(nil, -32000, "Authentication required", nil), agent.Auth, "run `kimi`")
@@ -68,7 +67,7 @@ func TestCustomAgentIsNotRun(t *testing.T) {
 	if err := os.WriteFile(bin, []byte("#!/bin/sh\ntouch "+ran+"\necho 1.2.3\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	row := Agent(config.Agent{Name: "kimi", Command: []string{bin}})
+	row := Agent(agent.Definition{Name: "kimi", Command: []string{bin}})
 	from := agent.Source{}
 	program, err := row.Check(t.Context(), from)
 	if err != nil || program.Path != bin || program.Version != "" || !row.Usable(from) {
