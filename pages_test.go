@@ -86,6 +86,7 @@ var securityTests = map[string]string{
 	"A test takes the policy away and lets the model call its tools for writing":             "TestWallHoldsWithoutThePolicy",
 	"The agent works behind the wall, and Pollux ends it as before":                          "TestWallStands TestSameProcess TestBridgeLeavesNoCLI",
 	"With `bridge.wall = \"require\"` no agent is asked without the wall":                    "TestWall TestPoolWithoutTheWall TestWallIsRequired",
+	"An agent of your settings (`[agents.NAME]`), which Pollux does not know":                "TestWallOfAnUnknownAgent TestAskCustom TestRequestsAreRefused TestCustomAgentStarts TestCustomAgentIsNotRun",
 	"uses no conversation without these permissions":                                         "TestAskCodex TestConnUnenforced",
 	"Malformed, oversized or unexpected messages do not end the session":                     "TestJunkOnTheWire TestJunkDoesNotBlock TestMessageOverTheLimit",
 	"No prompt runs a command of the agent":                                                  "TestNoPromptIsACommand TestNoToolRunsACommand TestBridgeRunsNoCommand TestBridgePromptsAreNoCommands TestEscape",
