@@ -308,7 +308,7 @@ func (c *Companion) attach(d *conn) {
 		for _, diff := range c.diffsLocked(func(*diff) bool { return true }) {
 			switch {
 			case diff.visibleTo(d):
-				d.openDiff(diff, func(error) {})
+				d.offer(diff, func(error) {})
 			case diff.notice != "":
 				d.notify(editor.MethodMessage, diff.noticeMessage())
 			}
@@ -399,12 +399,12 @@ func (d *conn) call(ctx context.Context, method string, params, result any, done
 
 var errEnded = errors.New("the change was answered before it could be shown")
 
-// openDiff shows a diff; done receives the client's answer. The queue holds no
+// offer shows a diff; done receives the client's answer. The queue holds no
 // texts: a slow client receives the diff in its current state, and nothing if
 // the diff has ended. If the client leaves without an answer, done is called only
 // after [Companion.detach], which rejects the diff if no other client shows it:
 // otherwise chance would decide between a rejection and an error.
-func (d *conn) openDiff(diff *diff, done func(error)) {
+func (d *conn) offer(diff *diff, done func(error)) {
 	c, id := diff.companion, diff.id
 	d.out.Put(0, func(ctx context.Context) {
 		view, ok := c.encode(id)

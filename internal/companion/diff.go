@@ -321,7 +321,7 @@ func (c *Companion) Propose(ctx context.Context, s Session, p Proposal) error {
 	surfaces := c.surfacesLocked()
 	acks := make(chan error, len(surfaces))
 	for _, s := range surfaces {
-		s.openDiff(d, func(err error) { acks <- err })
+		s.offer(d, func(err error) { acks <- err })
 	}
 	c.mu.Unlock()
 	if len(surfaces) == 0 && c.cfg.Waiting != nil {

@@ -48,14 +48,14 @@ func (c *Companion) openOutside(viewer *conn, path string) (any, error) {
 	for _, open := range c.diffs {
 		if open.viewer == viewer && open.path() == path {
 			if open.base.version == now.version && open.original == d.original {
-				viewer.openDiff(open, func(error) {})
+				viewer.offer(open, func(error) {})
 				return editor.DiffID{ID: open.id}, nil
 			}
 			c.stepLocked(open, evSupersede)
 		}
 	}
 	c.diffs[d.id] = d
-	viewer.openDiff(d, func(error) {})
+	viewer.offer(d, func(error) {})
 	return editor.DiffID{ID: d.id}, nil
 }
 

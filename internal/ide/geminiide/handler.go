@@ -19,9 +19,9 @@ const (
 	impliedVersion = "2025-03-26"
 )
 
-// serveHTTP checks the Host, the Origin and the token, in this order, before it looks at a
+// admit checks the Host, the Origin and the token, in this order, before it looks at a
 // request.
-func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *Server) admit(w http.ResponseWriter, r *http.Request) {
 	if reason := gate.Refusal(r, s.port, s.hosts...); reason != "" {
 		mcp.TurnAway(w, r, http.StatusForbidden, reason)
 		return

@@ -151,7 +151,7 @@ func New(cfg Config) (*Server, error) {
 		s.hosts = append([]string{cfg.ExtraHost}, cfg.ExtraNames...)
 	}
 	s.http = gate.New(gate.Config{
-		Handler: http.HandlerFunc(s.serveHTTP), Log: cfg.Log, Listeners: listeners, Timeout: cfg.AuthTimeout,
+		Handler: http.HandlerFunc(s.admit), Log: cfg.Log, Listeners: listeners, Timeout: cfg.AuthTimeout,
 	})
 	return s, nil
 }
