@@ -652,7 +652,7 @@ func TestVimCtrlC(t *testing.T) {
 }
 
 // removedColors evaluates to the colours of removed lines in Vim and Neovim.
-const removedColors = `['fg', 'bg']->map({_, what -> synIDattr(synIDtrans(hlID('PolluxRemoved')), what, 'gui')})->join(' on ')`
+const removedColors = `['fg', 'bg']->map({_, what -> synIDattr(synIDtrans(hlID('PolluxDelete')), what, 'gui')})->join(' on ')`
 
 // In an inline view, the removed lines are on the screen, also above the first line and
 // after the user has scrolled away and back. Their colours are readable.
@@ -683,6 +683,11 @@ func TestEditorInline(t *testing.T) {
 				both := func() bool { return strings.Count(d.Text(), "taken away") == 2 }
 				waitFor(t, "the removed line in the view and in the file", both)
 				d.enter()
+				for _, sign := range []string{"- taken away", "+ new"} {
+					if kind.Name != "emacs" && (strings.HasPrefix(sign, "-") || strings.Contains(text.proposed, "new")) {
+						d.see(sign)
+					}
+				}
 				d.press(bottom...)
 				if text.name != "everything" {
 					waitFor(t, "the view to scroll", func() bool { return !both() })

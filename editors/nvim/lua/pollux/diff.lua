@@ -243,6 +243,12 @@ local function keeping_sizes(f, d)
   return unpack(results)
 end
 
+local function set_local(win, options)
+  vim.api.nvim_win_call(win, function()
+    vim.cmd("setlocal " .. options)
+  end)
+end
+
 local function diffthis(win)
   vim.api.nvim_win_call(win, function()
     vim.cmd("diffthis")
@@ -384,28 +390,30 @@ local function draw(d)
     end
     vim.api.nvim_buf_clear_namespace(d.buf, ns, 0, -1)
     local count = vim.api.nvim_buf_line_count(d.buf)
+    local win = vim.fn.bufwinid(d.buf)
+    local margin = win ~= -1 and vim.fn.getwininfo(win)[1].textoff or 2
     for _, h in ipairs(result.hunks) do
-      if h.lines > 0 then
-        vim.api.nvim_buf_set_extmark(d.buf, ns, h.line - 1, 0, {
-          end_row = math.min(h.line - 1 + h.lines, count),
-          hl_group = "PolluxAdded",
+      for line = h.line, math.min(h.line - 1 + h.lines, count) do
+        vim.api.nvim_buf_set_extmark(d.buf, ns, line - 1, 0, {
+          end_row = line,
+          hl_group = "PolluxAdd",
           hl_eol = true,
           priority = 50,
+          sign_text = "+",
+          sign_hl_group = "PolluxAdd",
         })
       end
       if #h.removed > 0 then
         local virt = {}
         for _, line in ipairs(h.removed) do
-          table.insert(virt, { { (line:gsub("\t", "    "):gsub("\r", "")) .. " ", "PolluxRemoved" } })
+          line = "-" .. (" "):rep(margin - 1) .. line:gsub("\t", "    "):gsub("\r", "")
+          table.insert(virt, { { line .. " ", "PolluxDelete" } })
         end
-        local above = h.line <= count
-        vim.api.nvim_buf_set_extmark(
-          d.buf,
-          ns,
-          math.min(h.line, count) - 1,
-          0,
-          { virt_lines = virt, virt_lines_above = above }
-        )
+        vim.api.nvim_buf_set_extmark(d.buf, ns, math.min(h.line, count) - 1, 0, {
+          virt_lines = virt,
+          virt_lines_above = h.line <= count,
+          virt_lines_leftcol = true,
+        })
       end
     end
     reveal(d)
@@ -466,6 +474,7 @@ local function hide(d)
         -- The last window cannot be closed: it gets an empty buffer.
         vim.api.nvim_win_set_buf(win, vim.api.nvim_create_buf(true, false))
         caption(win, "")
+        set_local(win, "winhighlight= signcolumn<")
         vim.api.nvim_win_call(win, function()
           vim.cmd("diffoff")
         end)
@@ -728,6 +737,7 @@ local function alone(d)
       end
     end
     d.wins, d.inline = { right }, true
+    set_local(right, "winhighlight= signcolumn=yes")
     draw(d)
   end)
 end
@@ -815,8 +825,12 @@ show = function(d)
     if base and height > 12 then
       vim.api.nvim_win_set_height(first, height - math.max(4, math.floor(height / 4)) - 1)
     end
-    if not d.inline then
+    if d.inline then
+      set_local(first, "signcolumn=yes") -- for the plus signs
+    else
       vim.tbl_map(diffthis, d.wins)
+      set_local(first, "winhighlight=" .. colors.left)
+      set_local(d.wins[2], "winhighlight=" .. colors.right)
     end
   end)
   vim.bo[d.buf].modified = true

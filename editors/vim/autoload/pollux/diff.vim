@@ -363,30 +363,33 @@ def Draw(d: dict<any>)
   if !d.inline || !Loaded(d.buf)
     return
   endif
-  if empty(prop_type_get('PolluxAdded'))
-    prop_type_add('PolluxAdded', {highlight: 'PolluxAdded', combine: true})
-    prop_type_add('PolluxRemoved', {highlight: 'PolluxRemoved'})
+  if empty(prop_type_get('PolluxAdd'))
+    prop_type_add('PolluxAdd', {highlight: 'PolluxAdd', combine: true})
+    prop_type_add('PolluxDelete', {highlight: 'PolluxDelete'})
+    sign_define('PolluxAdd', {text: '+', texthl: 'PolluxAdd'})
   endif
   var tick = getbufvar(d.buf, 'changedtick')
   client.Request('diff/hunks', {id: d.diff.id, content: TextOf(d)}, (error, result) => {
     if error != '' || !Loaded(d.buf) || getbufvar(d.buf, 'changedtick') != tick
       return
     endif
-    for type in ['PolluxAdded', 'PolluxRemoved']
+    sign_unplace('pollux', {buffer: d.buf})
+    for type in ['PolluxAdd', 'PolluxDelete']
       prop_remove({type: type, bufnr: d.buf, all: true})
     endfor
     var last = getbufinfo(d.buf)[0].linecount
     for h in result.hunks
       for n in range(h.line, min([h.line + h.lines - 1, last]))
-        prop_add(n, 1, {type: 'PolluxAdded', bufnr: d.buf, length: len(getbufline(d.buf, n)[0])})
+        prop_add(n, 1, {type: 'PolluxAdd', bufnr: d.buf, length: len(getbufline(d.buf, n)[0])})
+        sign_place(0, 'pollux', 'PolluxAdd', d.buf, {lnum: n})
       endfor
-      if !has('patch-9.0.0121')
-        continue # no virtual text
-      endif
-      for text in h.line > last ? reverse(copy(h.removed)) : h.removed
-        prop_add(min([h.line, last]), 0, {type: 'PolluxRemoved', bufnr: d.buf,
-          text: substitute(substitute(text, "\t", '    ', 'g'), "\r", '', 'g') .. ' ',
-          text_align: h.line > last ? 'below' : 'above'})
+      # Removed lines are below the line before: above a line, they would get its sign. Those
+      # of the first line are below the added ones.
+      var line = h.line > 1 ? h.line - 1 : min([h.lines, last])
+      for text in has('patch-9.0.0121') ? h.removed : [] # virtual text
+        prop_add(max([1, line]), 0, {type: 'PolluxDelete', bufnr: d.buf,
+          text: '- ' .. substitute(substitute(text, "\t", '    ', 'g'), "\r", '', 'g') .. ' ',
+          text_align: line > 0 ? 'below' : 'above'})
       endfor
     endfor
   })
@@ -477,6 +480,9 @@ def Hide(d: dict<any>)
       execute 'silent! bwipeout!' buf
     endif
   endfor
+  if values(diffs)->copy()->filter((_, o) => o isnot d && !o.inline && !empty(o.wins))->empty()
+    colors.Return()
+  endif
   if d.tab == tabpagenr() && winnr('$') == d.count
     execute d.sizes
   endif
@@ -748,6 +754,8 @@ def Alone(d: dict<any>, decides: bool)
     win_execute(win, 'diffoff')
   endfor
   extend(d, {wins: [right], inline: true})
+  colors.Return()
+  setwinvar(right, '&signcolumn', 'yes')
   Draw(d)
 enddef
 
@@ -828,10 +836,13 @@ def Show(d: dict<any>)
   if info.height > 12 && !info.terminal
     win_execute(first, printf('resize %d', info.height - max([4, info.height / 4]) - 1))
   endif
-  if !d.inline
+  if d.inline
+    setwinvar(first, '&signcolumn', 'yes') # for the plus signs
+  else
     for win in d.wins
       win_execute(win, 'diffthis')
     endfor
+    colors.Lend()
   endif
   setbufvar(d.buf, '&modified', 1)
   if has_key(d.diff, 'readOnly')
