@@ -1,6 +1,7 @@
 # make demo   try Pollux with the real Gemini CLI on a sample project
 # make test   install what the tests need and run everything that CI runs
-# make nightly  the same with nothing shortened and the newest agents, then fuzzing
+# make nightly  the same with nothing shortened and the newest agents, then fuzzing, then, as
+#             root, the unit tests of Windows and of linux/arm64
 # make bench  measure Pollux and write docs/BENCHMARKS.md; BENCH='-of warm' adds options
 # make windows  run the unit tests of Windows, and the bridge with the real CLI, under Wine, as root
 # make arm64  run the unit tests of linux/arm64 under qemu, as root
@@ -23,6 +24,8 @@ test:
 nightly:
 	./scripts/test.sh nightly
 	./scripts/fuzz.sh 20s
+	@if [ "$$(id -u)" = 0 ]; then ./scripts/windows.sh && ./scripts/arm64.sh; \
+	else echo "nightly: Windows and arm64 are left out: run it as root" >&2; fi
 
 check:
 	./scripts/check.sh
