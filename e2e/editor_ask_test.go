@@ -46,5 +46,8 @@ func TestEditorQuestion(t *testing.T) {
 			t.Errorf("the model received %q", got.Text)
 		}
 		d.see("Because of **beta**.")
+		if *screenshots != "" && kind.Name == "nvim" {
+			w.shoot("nvim-ask.png", d.Coloured())
+		}
 	})
 }
