@@ -218,10 +218,10 @@ func responseError(err error) error {
 
 // serve handles a message of the agent. Another goroutine writes the answer: the agent does not
 // read while it writes, so the reader must not wait for a write.
-func (c *Conn) serve(ctx context.Context, _ *jsonrpc.Conn, req *jsonrpc.Request) {
+func (c *Conn) serve(ctx context.Context, conn *jsonrpc.Conn, req *jsonrpc.Request) {
 	result, err := c.handle(req.Method, req.Params)
 	if !req.Notif {
-		go c.rpc.Answer(ctx, req.ID, result, err)
+		go conn.Answer(ctx, req.ID, result, err)
 	}
 }
 

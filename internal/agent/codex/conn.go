@@ -77,12 +77,12 @@ func connect(r io.ReadCloser, w io.WriteCloser, _ bool, client agent.Client) age
 
 // serve handles a message of the server, which asks for permissions and for input. It does not
 // read while it writes, so the reader must not wait for a write.
-func (c *Conn) serve(ctx context.Context, _ *jsonrpc.Conn, req *jsonrpc.Request) {
+func (c *Conn) serve(ctx context.Context, conn *jsonrpc.Conn, req *jsonrpc.Request) {
 	if req.Notif {
 		c.notice(req.Method, req.Params)
 		return
 	}
-	go c.rpc.ReplyWithError(ctx, req.ID, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "declined"})
+	go conn.ReplyWithError(ctx, req.ID, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "declined"})
 }
 
 // call sends a request and reads the response into result.
