@@ -62,9 +62,8 @@ func (d *TempDir) Make(pattern string) (string, error) {
 
 // Close removes the directory.
 func (d *TempDir) Close() error {
-	if d.lock == nil {
-		return os.RemoveAll(d.Path)
+	if d.lock != nil {
+		d.lock.Close() // Windows does not remove open files
 	}
-	d.lock.Close() // Windows does not remove open files
 	return disk.RemoveDir(d.Path, lockName)
 }

@@ -9,9 +9,8 @@ import (
 
 // askable returns the names of the agents that the bridge can ask, with those of the user's
 // settings.
-func askable(own ...agent.Definition) []string {
-	names := []string{agents.Default().Name}
-	for _, row := range agents.Others(own...) {
+func askable(own ...agent.Definition) (names []string) {
+	for _, row := range agents.All(own...) {
 		names = append(names, row.Name)
 	}
 	return names

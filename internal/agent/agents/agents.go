@@ -29,13 +29,13 @@ var table = []*agent.Agent{
 // longest.
 func Default() *agent.Agent { return table[0] }
 
-// All returns all agents, in the order of the table.
-func All() []*agent.Agent { return slices.Clone(table) }
-
-// Others returns all agents except [Default], with those of the user's settings.
-func Others(own ...agent.Definition) []*agent.Agent {
-	return append(slices.Clone(table[1:]), Custom(own...)...)
+// All returns all agents, in the order of the table, with those of the user's settings.
+func All(own ...agent.Definition) []*agent.Agent {
+	return append(slices.Clone(table), Custom(own...)...)
 }
+
+// Others returns all agents except [Default].
+func Others(own ...agent.Definition) []*agent.Agent { return All(own...)[1:] }
 
 // Custom returns rows for agents of the user's settings.
 func Custom(own ...agent.Definition) (rows []*agent.Agent) {

@@ -17,12 +17,9 @@ import (
 	"pollux/internal/agent"
 	"pollux/internal/agent/acp"
 	"pollux/internal/agent/program"
+	"pollux/internal/jsonrpc"
 	"pollux/internal/paths"
 )
-
-// codeNoMethod is the code of the error for a request that the agent does not know. All
-// requests but the choice of a model are a part of the protocol that every agent has.
-const codeNoMethod = -32601
 
 // A custom is an agent of the user's settings.
 type custom struct {
@@ -92,7 +89,8 @@ func tool(u agent.Update) (name, summary string) {
 }
 
 func (c *custom) failure(env agent.Env, code int, message string, _ []string) *agent.Error {
-	if code == codeNoMethod {
+	// All requests but the choice of a model are a part of the protocol that every agent has.
+	if code == jsonrpc.CodeMethodNotFound {
 		return c.fault(agent.BadModel, "the agent does not let others choose one")
 	}
 	return c.fault(acp.Refusal(code, message, acp.KindOf), agent.Line(env, message))

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"pollux/internal/gate"
+	"pollux/internal/jsonrpc"
 )
 
 const (
@@ -188,11 +189,11 @@ func (e *Endpoint) servePost(w http.ResponseWriter, r *http.Request, s *httpSess
 	m, err := parse(body)
 	switch {
 	case err != nil:
-		writeJSON(w, http.StatusBadRequest, failure(nil, codeParse, "the body is not one JSON-RPC message"))
+		writeJSON(w, http.StatusBadRequest, failure(nil, jsonrpc.CodeParseError, "the body is not one JSON-RPC message"))
 	case m.isRequest() && methods[m.Method] == nil:
 		// Copilot CLI first tries server/discover, of a later version of MCP. It waits for the
 		// answer, and then sends initialize.
-		writeJSON(w, http.StatusOK, failure(m.ID, codeNoMethod, fmt.Sprintf("method %.80q not found", m.Method)))
+		writeJSON(w, http.StatusOK, failure(m.ID, jsonrpc.CodeMethodNotFound, fmt.Sprintf("method %.80q not found", m.Method)))
 	case s == nil && m.isRequest() && m.Method == "initialize":
 		if s, err = e.open(r); err != nil {
 			w.Header().Set("Retry-After", "5")
@@ -240,7 +241,7 @@ func (s *httpSession) serveRequest(w http.ResponseWriter, r *http.Request, m mes
 	// Before the response begins: then the agent may send its next request, which comes after
 	// this one. From here on only the ID is kept, because the answer may take hours.
 	if !s.receive(m, func(o *outgoing) { answer <- o }) {
-		writeJSON(w, http.StatusBadRequest, failure(m.ID, codeInvalidRequest, "another request has this ID"))
+		writeJSON(w, http.StatusBadRequest, failure(m.ID, jsonrpc.CodeInvalidRequest, "another request has this ID"))
 		return
 	}
 	ctx, end := context.WithCancel(s.Ctx)
@@ -383,12 +384,12 @@ func (s *httpSession) toStream(ctx context.Context, o *outgoing) error {
 
 // Refuse answers with a JSON-RPC error, which MCP clients display.
 func Refuse(w http.ResponseWriter, status int, text string) {
-	writeJSON(w, status, failure(nil, codeInvalidRequest, text))
+	writeJSON(w, status, failure(nil, jsonrpc.CodeInvalidRequest, text))
 }
 
 // TurnAway refuses a request and ends its connection.
 func TurnAway(w http.ResponseWriter, r *http.Request, status int, text string) {
-	document, _ := json.Marshal(failure(nil, codeInvalidRequest, text))
+	document, _ := json.Marshal(failure(nil, jsonrpc.CodeInvalidRequest, text))
 	gate.TurnAway(w, r, status, "application/json", document)
 }
 

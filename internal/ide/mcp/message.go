@@ -15,14 +15,6 @@ const (
 	maxID = 256
 )
 
-// The codes of JSON-RPC errors.
-const (
-	codeParse          = jsonrpc.CodeParseError
-	codeInvalidRequest = jsonrpc.CodeInvalidRequest
-	codeNoMethod       = jsonrpc.CodeMethodNotFound
-	codeInvalidParams  = jsonrpc.CodeInvalidParams
-)
-
 // A message is a message of an agent. Its raw parts share the memory of the bytes that were
 // read.
 type message struct {

@@ -229,9 +229,9 @@ func (s *Session) dispatch(c *Call, m message) {
 	serve := methods[m.Method]
 	switch {
 	case serve == nil:
-		c.fail(codeNoMethod, fmt.Sprintf("method %.80q not found", m.Method))
+		c.fail(jsonrpc.CodeMethodNotFound, fmt.Sprintf("method %.80q not found", m.Method))
 	case !s.initialized() && m.Method != "initialize" && m.Method != "ping":
-		c.fail(codeInvalidRequest, "send initialize first")
+		c.fail(jsonrpc.CodeInvalidRequest, "send initialize first")
 	default:
 		serve(s, c, m)
 	}
@@ -259,7 +259,7 @@ func (s *Session) initialize(c *Call, m message) {
 		} `json:"capabilities"`
 	}
 	if err := jsonrpc.Decode(m.Params, &p); err != nil {
-		c.fail(codeInvalidParams, "the parameters of initialize do not fit: "+err.Error())
+		c.fail(jsonrpc.CodeInvalidParams, "the parameters of initialize do not fit: "+err.Error())
 		return
 	}
 	p.Client.roots = p.Capabilities.Roots != nil && string(p.Capabilities.Roots) != "null"
@@ -313,7 +313,7 @@ func (s *Session) listTools(c *Call, _ message) {
 func (s *Session) callTool(c *Call, m message) {
 	i := slices.IndexFunc(s.dialect.Tools, func(t Tool) bool { return t.Name == m.call.Name })
 	if i < 0 {
-		c.fail(codeInvalidParams, fmt.Sprintf("unknown tool %.80q", m.call.Name))
+		c.fail(jsonrpc.CodeInvalidParams, fmt.Sprintf("unknown tool %.80q", m.call.Name))
 		return
 	}
 	s.mu.Lock()
