@@ -74,7 +74,7 @@ type Agent struct {
 	// so the agent runs without one.
 	Sandboxed bool
 	// Custom says that the agent is one of the user's settings, whose tools Pollux does not know:
-	// it runs only behind a [Wall], whatever the mode of the wall is.
+	// it runs only behind a [Wall], regardless of the wall's mode.
 	Custom bool
 	// CheckTempDir returns an error for a temporary directory that the agent
 	// cannot use. It may be nil.

@@ -65,7 +65,7 @@ func First[T any](c *Checker, causes []Cause[T], subjects ...T) bool {
 	return false
 }
 
-// A hidden value prints as "…", whatever the verb.
+// A hidden value prints as "…" with every verb.
 type hidden struct{}
 
 func (hidden) Format(f fmt.State, _ rune) { f.Write([]byte("…")) }

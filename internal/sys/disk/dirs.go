@@ -39,8 +39,8 @@ func StateDir() (string, error) {
 // its path is too long for sockets there. On Windows a hash of the SID replaces the UID,
 // since users can share that directory.
 // RuntimeDir creates the directory and makes it private to the user. It fails if
-// the directory belongs to another user. $POLLUX_RUNTIME_DIR replaces it, whatever its
-// length.
+// the directory belongs to another user. $POLLUX_RUNTIME_DIR replaces it; its
+// length does not matter.
 func RuntimeDir() (string, error) {
 	if dir := os.Getenv("POLLUX_RUNTIME_DIR"); dir != "" {
 		return dir, PrivateTempDir(dir)

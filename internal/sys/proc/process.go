@@ -60,7 +60,7 @@ func Within(pid, ancestor int) bool {
 // maxAncestors is more than any process has.
 const maxAncestors = 64
 
-// Alive reports whether a process with that PID exists, whoever owns it.
+// Alive reports whether a process with that PID exists, of any user.
 func Alive(pid int) bool { return pid > 0 && alive(pid) }
 
 // Ended reports whether no process with that PID runs. Unlike [Alive], it does not count

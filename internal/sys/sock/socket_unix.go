@@ -51,7 +51,7 @@ func dialSocket(ctx context.Context, path string) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, "unix", path)
 }
 
-// Refused reports whether a dial failed because nobody listens.
+// Refused reports whether a dial failed because no process listens.
 func Refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
 func listenPrivate(name string) (l net.Listener, scheme, address string, err error) {

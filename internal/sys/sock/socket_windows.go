@@ -217,7 +217,7 @@ func ownPipe(conn net.Conn) bool {
 	return err == nil && disk.IsOwn(disk.OwnerIn(sd))
 }
 
-// Refused reports whether a dial failed because nobody listens.
+// Refused reports whether a dial failed because no process listens.
 func Refused(err error) bool { return errors.Is(err, windows.WSAECONNREFUSED) }
 
 // listenPrivate listens on a pipe that only the user can open.
