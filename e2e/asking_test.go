@@ -11,9 +11,10 @@ import (
 	"pollux/internal/fakemodel"
 )
 
-// The first change of an agent whose user has chosen no mode: `pollux run` starts it so
-// that it asks, and Pollux shows the change if the agent can be reviewed. With --own-mode,
-// agents that do not ask by default write, which proves that they would not have asked.
+// The first change of an agent whose user has chosen no mode, in a repository whose settings
+// allow it to write: `pollux run` starts it so that it asks, and Pollux shows the change if
+// the agent can be reviewed. With --own-mode, agents write that do not ask by default or in
+// this repository, which proves that they would not have asked.
 func TestFirstChangeIsAsked(t *testing.T) {
 	if !isolated(t) {
 		return
@@ -23,17 +24,22 @@ func TestFirstChangeIsAsked(t *testing.T) {
 		ready   string    // on the screen when it reads its keyboard
 		asks    string    // on the screen when it has asked
 		chosen  [2]string // the settings of the tests' user, and the part that chooses a mode
+		allows  [2]string // the repository's settings that allow edits
 		inline  bool      // it leaves the text above it on the screen
 		always  bool      // it asks by default
 	}{
-		{command: "gemini", ready: ready, asks: "Apply this change?", inline: true, always: true},
+		{command: "gemini", ready: ready, asks: "Apply this change?", inline: true,
+			allows: [2]string{".gemini/settings.json", `{"tools": {"allowed": ["write_file"]}}`}},
 		{command: "qwen", ready: ready, asks: "Apply this change?", inline: true,
-			chosen: [2]string{".qwen/settings.json", `, "tools": {"approvalMode": "default"}`}},
+			chosen: [2]string{".qwen/settings.json", `, "tools": {"approvalMode": "default"}`},
+			allows: [2]string{".qwen/settings.json", `{"permissions": {"allow": ["Edit"]}}`}},
 		{command: "copilot", ready: "/ commands", asks: "Do you want to create", always: true},
 		// It does not show the change, and no view is open.
-		{command: "claude", ready: "mode on", asks: "Opened changes in Pollux (run: pollux open)"},
+		{command: "claude", ready: "mode on", asks: "Opened changes in Pollux (run: pollux open)",
+			allows: [2]string{".claude/settings.json", `{"permissions": {"allow": ["Write"]}}`}},
 		{command: "opencode", ready: "Ask anything", asks: "Permission required",
-			chosen: [2]string{".config/opencode/opencode.json", `"permission":{"bash":"ask","edit":"ask"},`}},
+			chosen: [2]string{".config/opencode/opencode.json", `"permission":{"bash":"ask","edit":"ask"},`},
+			allows: [2]string{"opencode.json", `{"permission": {"edit": "allow"}, "agent": {"build": {"permission": {"edit": "ask", "*": "allow"}}}}`}},
 		// Its sandbox refuses the command. To run it outside, the model would have to ask.
 		{command: "codex", ready: "scripted", asks: after},
 	} {
@@ -55,6 +61,9 @@ func TestFirstChangeIsAsked(t *testing.T) {
 					return callFor(agent.editCall, path)
 				})
 				path = filepath.Join(w.project, "new.txt")
+				if first.allows[0] != "" {
+					w.file(first.allows[0], first.allows[1])
+				}
 				argv := []string{polluxBinary, "run", "--no-browser"}
 				if own {
 					argv = append(argv, "--own-mode")

@@ -297,6 +297,9 @@ func (w *world) configure(name string) (bin string, env []string) {
 func (w *world) file(name, text string) string {
 	w.t.Helper()
 	path := filepath.Join(w.project, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		w.t.Fatal(err)
+	}
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		w.t.Fatal(err)
 	}

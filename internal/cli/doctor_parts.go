@@ -130,7 +130,7 @@ func checkMode(l ide.Launch) doctor.Check {
 	return func(_ context.Context, c *doctor.Checker) {
 		m := l.Mode(nil, c.Dir)
 		text, next := m.Finding(l.Title, l.Name)
-		switch asked := len(m.Args)+len(m.Env) > 0; {
+		switch asked := m.Makes(); {
 		case m.Silent == "":
 			c.OK("mode", "%s asks before it changes a file", l.Title)
 		case asked && c.Overview && c.RunningHere() == nil:

@@ -521,7 +521,10 @@ func (s session) run(ctx context.Context, streams IO, companion map[string]strin
 // not ask.
 func (s *session) ask() (setsMode bool, warning string) {
 	mode := s.agent.Mode(s.argv[1:], s.dir)
-	if !s.ownMode && len(mode.Args)+len(mode.Env) > 0 {
+	if !s.ownMode && mode.Makes() {
+		if err := mode.Write(); err != nil {
+			return false, mode.Warning(s.agent.Title) + " (" + err.Error() + ")"
+		}
 		s.argv = slices.Insert(s.argv, 1, mode.Args...)
 		s.env = append(s.env, mode.Env...)
 		return true, ""

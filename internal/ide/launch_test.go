@@ -126,16 +126,30 @@ func TestMode(t *testing.T) {
 		{name: "a repository may not choose auto", agent: "claude", file: "project/.claude/settings.json", text: `{"permissions": {"defaultMode": "auto"}}`, want: made},
 		{name: "a repository may not choose to accept edits", agent: "claude", file: "project/.claude/settings.json", text: `{"permissions": {"defaultMode": "acceptEdits"}}`, want: made},
 		{name: "arguments win", agent: "claude", args: []string{"--permission-mode", "default"}, file: ".claude/settings.json", text: `{"permissions": {"defaultMode": "auto"}}`, want: asksAnyway},
+		{name: "the user's rule", agent: "claude", file: ".claude/settings.json", text: `{"permissions": {"allow": ["Bash(ls)", "Edit"]}}`, want: "the rule Edit (HOME/.claude/settings.json)"},
+		{name: "the user's rule for some files", agent: "claude", file: ".claude/settings.json", text: `{"permissions": {"allow": ["Edit(docs/**)"]}}`, want: made},
+		{name: "the user's rule as an option", agent: "claude", args: []string{"--allowedTools", "Bash(ls),Write"}, want: "the rule Write (the option --allowedTools)"},
+		{name: "a repository may not allow", agent: "claude", file: "project/.claude/settings.json", text: `{"permissions": {"allow": ["Write(src/**)"]}}`, want: made + " --permission-mode default --settings " + `{"permissions"`},
+		{name: "a repository may not allow, in manual mode", agent: "claude", args: []string{"--permission-mode", "default"}, file: "project/.claude/settings.local.json", text: `{"permissions": {"allow": ["Edit"]}}`, want: made + " --settings"},
+		{name: "a rule for commands", agent: "claude", args: []string{"--permission-mode", "default"}, file: "project/.claude/settings.json", text: `{"permissions": {"allow": ["Bash(make)"]}}`, want: asksAnyway},
+		{name: "a repository's rule that cannot be overruled", agent: "claude", args: []string{"--settings", "mine.json"}, file: "project/.claude/settings.json", text: `{"permissions": {"allow": ["Edit"]}}`, want: "the rule Edit (HOME/project/.claude/settings.json)"},
+		{name: "auto, and a repository's rule", agent: "claude", args: []string{"--permission-mode", "auto"}, file: "project/.claude/settings.json", text: `{"permissions": {"allow": ["Edit"]}}`, want: "auto mode"},
 
 		{name: "no choice", agent: "opencode", want: made},
 		{name: "a command without a terminal", agent: "opencode", args: []string{"run", "hello"}, want: asksAnyway},
 		{name: "settings that ask", agent: "opencode", file: ".config/opencode/opencode.json", text: `{"permission": {"edit": "ask"}}`, want: asksAnyway},
 		{name: "settings that deny", agent: "opencode", file: ".config/opencode/opencode.json", text: `{"permission": "deny"}`, want: asksAnyway},
 		{name: "settings that allow", agent: "opencode", file: ".config/opencode/opencode.jsonc", text: "{// mine\n\"permission\": {\"edit\": \"allow\"}}", want: "opencode.jsonc"},
-		{name: "settings about something else", agent: "opencode", file: ".config/opencode/opencode.json", text: `{"permission": {"webfetch": "deny"}}`, want: "opencode.json"},
+		{name: "settings about something else", agent: "opencode", file: ".config/opencode/opencode.json", text: `{"permission": {"webfetch": "deny"}}`, want: made},
 		{name: "a pattern that allows", agent: "opencode", file: ".config/opencode/opencode.json", text: `{"permission": {"edit": {"*": "ask", "*.md": "allow"}}}`, want: "opencode.json"},
 		{name: "a repository may not allow", agent: "opencode", file: "project/opencode.json", text: `{"permission": {"edit": "allow"}}`, want: made},
 		{name: "a repository may ask", agent: "opencode", file: "project/opencode.json", text: `{"permission": {"edit": "ask"}}`, want: asksAnyway},
+		{name: "the last permission counts", agent: "opencode", file: "project/opencode.json", text: `{"permission": {"edit": "ask", "*": "allow"}}`, want: made},
+		{name: "the last permission asks", agent: "opencode", file: ".config/opencode/opencode.json", text: `{"permission": {"*": "allow", "edit": "ask"}}`, want: asksAnyway},
+		{name: "a repository's agent", agent: "opencode", file: "project/.opencode/opencode.json", text: `{"permission": {"edit": "ask"}, "agent": {"build": {"permission": {"edit": "allow"}}}}`, want: made + ` OPENCODE_CONFIG_CONTENT={"agent":{"build"`},
+		{name: "a repository's agent in Markdown", agent: "opencode", file: "project/.opencode/agent/fast.md", text: "---\npermission:\n  edit: allow\n---\n", want: `OPENCODE_CONFIG_CONTENT={"agent":{"fast"`},
+		{name: "the user's agent", agent: "opencode", file: ".config/opencode/opencode.json", text: `{"agent": {"build": {"permission": {"edit": "allow"}}}}`, want: "the permissions of its agent build"},
+		{name: "an agent that asks", agent: "opencode", file: ".config/opencode/opencode.json", text: `{"permission": {"edit": "ask"}, "agent": {"build": {"permission": {"edit": "deny"}}}}`, want: asksAnyway},
 		{name: "a variable", agent: "opencode", env: [2]string{"OPENCODE_PERMISSION", `{"edit":"allow"}`}, want: "OPENCODE_PERMISSION"},
 
 		{name: "no choice", agent: "qwen", want: made},
@@ -144,8 +158,17 @@ func TestMode(t *testing.T) {
 		{name: "settings", agent: "qwen", file: ".qwen/settings.json", text: `{"tools": {"approvalMode": "auto-edit"}}`, want: "auto-edit mode"},
 		{name: "a repository may not choose", agent: "qwen", file: "project/.qwen/settings.json", text: `{"tools": {"approvalMode": "yolo"}}`, want: made},
 		{name: "settings that ask", agent: "qwen", file: ".qwen/settings.json", text: `{"tools": {"approvalMode": "default"}}`, want: asksAnyway},
+		{name: "the user's rule", agent: "qwen", file: ".qwen/settings.json", text: `{"permissions": {"allow": ["WriteFile"]}}`, want: "the rule WriteFile"},
+		{name: "a repository may not allow", agent: "qwen", file: "project/.qwen/settings.json", text: `{"permissions": {"allow": ["Edit"]}}`, want: made + " --approval-mode default QWEN_CODE_SYSTEM_SETTINGS_PATH=HOME/"},
+		{name: "a repository may not allow, in its old settings", agent: "qwen", file: "project/.qwen/settings.json", text: `{"tools": {"allowed": ["write_file"], "approvalMode": "default"}}`, want: made + " QWEN_CODE_SYSTEM_SETTINGS_PATH=HOME/"},
+		{name: "a repository's rule that cannot be overruled", agent: "qwen", env: [2]string{"QWEN_CODE_SYSTEM_SETTINGS_PATH", "/mine.json"}, file: "project/.qwen/settings.json", text: `{"permissions": {"allow": ["Edit"]}}`, want: "the rule Edit"},
 
 		{name: "no choice", agent: "gemini", want: asksAnyway},
+		{name: "the user's rule", agent: "gemini", file: ".gemini/settings.json", text: `{"tools": {"allowed": ["replace"]}}`, want: "the rule replace"},
+		{name: "an earlier answer", agent: "gemini", file: ".gemini/policies/auto-saved.toml", text: "[[rule]]\ndecision = \"allow\"\npriority = 100\ntoolName = [\"write_file\"]\n", want: "the rule write_file (HOME/.gemini/policies/auto-saved.toml)"},
+		{name: "a policy for another mode", agent: "gemini", file: ".gemini/policies/mine.toml", text: "[[rule]]\ndecision = \"allow\"\npriority = 100\ntoolName = \"write_file\"\nmodes = [\"autoEdit\"]\n", want: asksAnyway},
+		{name: "a repository may not allow", agent: "gemini", file: "project/.gemini/settings.json", text: `{"tools": {"allowed": ["write_file"]}}`, want: made + " --policy HOME/"},
+		{name: "a repository's rule that cannot be overruled", agent: "gemini", args: []string{"--policy", "mine.toml"}, file: "project/.gemini/settings.json", text: `{"tools": {"allowed": ["write_file"]}}`, want: "the rule write_file"},
 		{name: "yolo", agent: "gemini", args: []string{"--yolo"}, want: "yolo mode (--yolo)"},
 		{name: "auto_edit", agent: "gemini", args: []string{"--approval-mode", "auto_edit"}, want: "auto_edit mode"},
 		{name: "settings", agent: "gemini", file: ".gemini/settings.json", text: `{"general": {"defaultApprovalMode": "auto_edit"}}`, want: ".gemini/settings.json"},
@@ -153,6 +176,8 @@ func TestMode(t *testing.T) {
 
 		{name: "no choice", agent: "copilot", want: asksAnyway},
 		{name: "allow all", agent: "copilot", args: []string{"--allow-all-tools"}, want: "the option --allow-all-tools"},
+		{name: "allow edits", agent: "copilot", args: []string{"--allow-tool=write", "--allow-tool", "shell"}, want: "the rule write (the option --allow-tool)"},
+		{name: "allow commands", agent: "copilot", args: []string{"--allow-tool", "shell(git:*)"}, want: asksAnyway},
 		{name: "a variable", agent: "copilot", env: [2]string{"COPILOT_ALLOW_ALL", "true"}, want: "COPILOT_ALLOW_ALL"},
 		{name: "an earlier answer", agent: "copilot", file: ".copilot/permissions-config.json", text: `{"locations": {"PROJECT": {"tool_approvals": [{"kind": "write"}]}}}`, want: `"don't ask again"`},
 		{name: "an answer elsewhere", agent: "copilot", file: ".copilot/permissions-config.json", text: `{"locations": {"/elsewhere": {"tool_approvals": [{"kind": "write"}]}}}`, want: asksAnyway},
@@ -176,6 +201,7 @@ func TestMode(t *testing.T) {
 			for _, key := range []string{
 				"CLAUDE_CONFIG_DIR", "XDG_CONFIG_HOME", "COPILOT_HOME", "COPILOT_ALLOW_ALL", "CODEX_HOME",
 				"OPENCODE_PERMISSION", "OPENCODE_CONFIG", "OPENCODE_CONFIG_CONTENT",
+				"QWEN_CODE_SYSTEM_SETTINGS_PATH", "POLLUX_STATE_DIR", "XDG_STATE_HOME",
 			} {
 				t.Setenv(key, "")
 			}
@@ -200,13 +226,21 @@ func TestMode(t *testing.T) {
 			m := l.Mode(tt.args, project)
 			got := filepath.ToSlash(m.Warning(l.Title))
 			switch {
-			case len(m.Args)+len(m.Env) > 0:
-				got = made
+			case m.Makes():
+				got = filepath.ToSlash(strings.Join(slices.Concat([]string{made}, m.Args, m.Env), " "))
+				// With them, it asks.
+				for _, kv := range m.Env {
+					key, value, _ := strings.Cut(kv, "=")
+					t.Setenv(key, value)
+				}
+				if again := l.Mode(slices.Concat(m.Args, tt.args), project); again.Silent != "" || again.Makes() {
+					t.Errorf("with %s, it is %+v", got, again)
+				}
 			case got == "":
 				got = asksAnyway
 			}
-			if !strings.Contains(got, tt.want) {
-				t.Errorf("got %q, want %q", got, tt.want)
+			if want := strings.ReplaceAll(tt.want, "HOME", filepath.ToSlash(home)); !strings.Contains(got, want) {
+				t.Errorf("got %q, want %q", got, want)
 			}
 		})
 	}

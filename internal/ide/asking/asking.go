@@ -29,6 +29,8 @@ type Mode struct {
 	// Args and Env, as KEY=VALUE, make an agent ask if its user has chosen no mode. They
 	// are empty if the user has, or if the agent asks anyway.
 	Args, Env []string
+	// Path and Text are a file that Args or Env name. Write it before the agent starts.
+	Path, Text string
 	// Silent, if not empty, names what lets the agent write without asking, such as
 	// "auto mode (--permission-mode)". Ask then says how to change that.
 	Silent, Ask string
@@ -47,29 +49,108 @@ func (m Mode) Warning(title string) string {
 // an agent that starts so, and what to do.
 func (m Mode) Finding(title, command string) (text, next string) {
 	text = title + " changes files without asking: " + m.Silent
-	if len(m.Args)+len(m.Env) > 0 {
+	if m.Makes() {
 		return "unless `pollux run` starts it, " + text, "pollux run -- " + command + ", or " + m.Ask
 	}
 	return text, m.Ask
 }
 
-// Flag returns the value of the last of the flags with one of the names, as in
-// "--name value" and "--name=value", and reports whether there is one.
+// Makes reports whether [Mode.Args] and [Mode.Env] make the agent ask.
+func (m Mode) Makes() bool { return len(m.Args)+len(m.Env) > 0 }
+
+// Write writes the file at [Mode.Path].
+func (m Mode) Write() error {
+	if m.Path == "" {
+		return nil
+	}
+	if err := disk.PrivateDir(filepath.Dir(m.Path)); err != nil {
+		return err
+	}
+	return disk.WriteFile(m.Path, []byte(m.Text))
+}
+
+// A Rule lets an agent use a tool without asking.
+type Rule struct {
+	Text string // such as "Edit(src/**)"
+	From string // a file of settings, or an option
+}
+
+// Allowed returns those of the rules that allow one of the tools. A user's rule for some
+// files is a choice that needs no warning, and is left out; a project's rule is not.
+func (s Start) Allowed(rules []string, from string, tools ...string) (allowed []Rule) {
+	for _, text := range rules {
+		tool, files, some := strings.Cut(strings.TrimSpace(text), "(")
+		some = some && strings.Trim(files, "*)") != ""
+		if slices.Contains(tools, tool) && (!some || s.FromProject(from)) {
+			allowed = append(allowed, Rule{text, from})
+		}
+	}
+	return allowed
+}
+
+// Overrule returns the Mode of an agent that has the rules, and would have m without them.
+// Rules that may have come with the repository are overruled: the agent also starts with
+// what more says. A rule of the user stays, and so does every rule if more is empty.
+func (s Start) Overrule(m Mode, rules []Rule, more Mode) Mode {
+	if len(rules) == 0 || m.Silent != "" && !m.Makes() {
+		return m
+	}
+	rule := rules[0]
+	users := slices.IndexFunc(rules, func(r Rule) bool { return !s.FromProject(r.From) })
+	if users >= 0 {
+		rule = rules[users]
+	}
+	more.Silent, more.Ask = "the rule "+rule.Text+" ("+rule.From+")", "remove the rule, and start the agent again"
+	if users >= 0 || !more.Makes() {
+		return Mode{Silent: more.Silent, Ask: more.Ask}
+	}
+	more.Args, more.Env = slices.Concat(m.Args, more.Args), slices.Concat(m.Env, more.Env)
+	return more
+}
+
+// StatePath returns the path of a file in Pollux's directory for [Mode.Path]; "" if there
+// is no such directory.
+func StatePath(name string) string {
+	dir, err := disk.StateDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "asking", name)
+}
+
+// Flag returns the last of [Start.Flags], and reports whether there is one.
 func (s Start) Flag(names ...string) (value string, set bool) {
+	values := s.Flags(names...)
+	if len(values) == 0 {
+		return "", false
+	}
+	return values[len(values)-1], true
+}
+
+// Flags returns the values of the flags with one of the names, as in "--name value" and
+// "--name=value". A flag at the end has the value "".
+func (s Start) Flags(names ...string) (values []string) {
 	for i, arg := range s.Args {
 		if arg == "--" {
 			break
 		}
-		name, text, inline := strings.Cut(arg, "=")
+		name, value, inline := strings.Cut(arg, "=")
 		if !slices.Contains(names, name) {
 			continue
 		}
-		if value = text; !inline && i+1 < len(s.Args) {
+		if !inline && i+1 < len(s.Args) {
 			value = s.Args[i+1]
 		}
-		set = true
+		values = append(values, value)
 	}
-	return value, set
+	return values
+}
+
+// AllowedByFlag is [Start.Allowed] for the rules in the values of a flag, which spaces or
+// commas separate.
+func (s Start) AllowedByFlag(flag string, tools ...string) []Rule {
+	rules := strings.FieldsFunc(strings.Join(s.Flags(flag), ","), func(r rune) bool { return r == ',' || r == ' ' })
+	return s.Allowed(rules, "the option "+flag, tools...)
 }
 
 // Command reports whether the first argument is one of the agent's commands.
@@ -90,15 +171,18 @@ func (s Start) Home(variable, name string) string {
 	return filepath.Join(home, name)
 }
 
-// Root returns the directory of the repository that contains the working directory, or
-// the working directory.
-func (s Start) Root() string {
+// Dirs returns the directories from the root of the repository to the working directory,
+// which is the only one outside a repository.
+func (s Start) Dirs() []string {
+	var dirs []string
 	for dir := s.Dir; ; dir = filepath.Dir(dir) {
+		dirs = append(dirs, dir)
 		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
-			return dir
+			slices.Reverse(dirs)
+			return dirs
 		}
 		if dir == filepath.Dir(dir) {
-			return s.Dir
+			return []string{s.Dir}
 		}
 	}
 }
@@ -108,7 +192,7 @@ func (s Start) Root() string {
 func (s Start) FromProject(path string) bool {
 	const slash = string(filepath.Separator)
 	home, err := os.UserHomeDir()
-	root := s.Root() + slash
+	root := s.Dirs()[0] + slash
 	return err == nil && strings.HasPrefix(path, root) && !strings.HasPrefix(home+slash, root)
 }
 

@@ -20,6 +20,9 @@ func Asking(s asking.Start) asking.Mode {
 			return asking.Mode{Silent: "the option " + flag, Ask: "start Copilot CLI without " + flag}
 		}
 	}
+	if rules := s.AllowedByFlag("--allow-tool", "write"); len(rules) > 0 {
+		return s.Overrule(asking.Mode{}, rules, asking.Mode{})
+	}
 	if allowed(s.Getenv("COPILOT_ALLOW_ALL")) {
 		return asking.Mode{Silent: "COPILOT_ALLOW_ALL", Ask: "unset COPILOT_ALLOW_ALL, and start Copilot CLI again"}
 	}

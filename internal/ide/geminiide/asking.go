@@ -1,22 +1,97 @@
 package geminiide
 
 import (
+	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 
 	"pollux/internal/ide/asking"
+	"pollux/internal/jsontoml"
 )
 
 // GeminiAsking returns whether Gemini CLI asks before it changes a file. It does, unless
-// its user has chosen another mode.
+// its user has chosen another mode, or a rule lets it write.
 func GeminiAsking(s asking.Start) asking.Mode {
 	var file struct {
 		General struct{ DefaultApprovalMode string }
 	}
 	mode, from := approvalMode(s, ".gemini", &file, func() string { return file.General.DefaultApprovalMode })
+	var m asking.Mode
 	if mode == "auto_edit" || mode == "yolo" {
-		return made(s, mode, from, "press Shift+Tab in Gemini CLI until it no longer accepts edits")
+		m = made(s, mode, from, "press Shift+Tab in Gemini CLI until it no longer accepts edits")
 	}
-	return asking.Mode{}
+	policies := filepath.Join(s.Home("", ".gemini"), "policies")
+	more := asking.Mode{Path: asking.StatePath("gemini.toml"), Text: askPolicy}
+	switch own, set := s.Flag("--policy"); {
+	case set && own == more.Path:
+		return m
+	case !set && more.Path != "":
+		if _, err := os.Stat(policies); err == nil { // which the option would replace
+			more.Args = []string{"--policy", policies}
+		}
+		more.Args = append(more.Args, "--policy", more.Path)
+	}
+	edits := []string{"write_file", "replace"}
+	rules := s.AllowedByFlag("--allowed-tools", edits...)
+	for _, path := range settingsFiles(s, ".gemini") {
+		var file struct {
+			Tools struct{ Allowed []string }
+		}
+		if asking.Read(path, &file) == nil {
+			rules = append(rules, s.Allowed(file.Tools.Allowed, path, edits...)...)
+		}
+	}
+	// The answer "Allow for all future sessions" is kept in one of these.
+	paths, _ := filepath.Glob(filepath.Join(policies, "*.toml"))
+	for _, path := range paths {
+		rules = append(rules, s.Allowed(allowedByPolicy(path), path, append(edits, "*")...)...)
+	}
+	return s.Overrule(m, rules, more)
+}
+
+// askPolicy makes Gemini CLI ask in its default mode, also if its settings allow edits:
+// these have the priority 300.
+const askPolicy = `[[rule]]
+toolName = ["write_file", "replace"]
+decision = "ask_user"
+priority = 350
+modes = ["default"]
+`
+
+// allowedByPolicy returns the tools that a file of policies allows, in the default mode
+// and whatever their arguments are.
+func allowedByPolicy(path string) (tools []string) {
+	var file struct {
+		Rule []struct {
+			ToolName                           any
+			Decision, ArgsPattern, CommandName string
+			Modes                              []string
+		}
+	}
+	data, err := asking.ReadFile(path)
+	if err != nil {
+		return nil
+	}
+	if _, err := jsontoml.DecodeTOML(string(data), &file); err != nil {
+		return nil
+	}
+	for _, rule := range file.Rule {
+		if rule.Decision != "allow" || rule.ArgsPattern != "" || len(rule.Modes) > 0 && !slices.Contains(rule.Modes, "default") {
+			continue
+		}
+		switch name := rule.ToolName.(type) {
+		case string:
+			tools = append(tools, name)
+		case []any:
+			for _, n := range name {
+				if text, ok := n.(string); ok {
+					tools = append(tools, text)
+				}
+			}
+		}
+	}
+	return tools
 }
 
 // QwenAsking returns whether Qwen Code asks before it changes a file. In "auto", its own
@@ -29,13 +104,47 @@ func QwenAsking(s asking.Start) asking.Mode {
 	var file struct {
 		Tools struct{ ApprovalMode string }
 	}
+	var m asking.Mode
 	switch mode, from := approvalMode(s, ".qwen", &file, func() string { return file.Tools.ApprovalMode }); mode {
 	case "":
-		return asking.Mode{Args: asks, Silent: "auto mode (Qwen Code's default)", Ask: ask}
+		m = asking.Mode{Args: asks, Silent: "auto mode (Qwen Code's default)", Ask: ask}
 	case "auto", "auto-edit", "yolo":
-		return made(s, mode, from, ask)
+		m = made(s, mode, from, ask)
 	}
-	return asking.Mode{}
+	more := asking.Mode{Path: asking.StatePath("qwen.json"), Text: `{"permissions": {"ask": ["Edit"]}}` + "\n"}
+	own := s.Getenv(envQwenSystem)
+	if own != "" && own == more.Path {
+		return m
+	}
+	// The file replaces the system's, which is not read then.
+	if _, err := os.Lstat(qwenSystem()); own == "" && more.Path != "" && err != nil {
+		more.Env = []string{envQwenSystem + "=" + more.Path}
+	}
+	edits := []string{"Edit", "edit", "EditTool", "Write", "WriteFile", "write_file", "WriteFileTool", "NotebookEdit", "notebook_edit", "replace"}
+	rules := s.AllowedByFlag("--allowed-tools", edits...)
+	for _, path := range settingsFiles(s, ".qwen") {
+		var file struct {
+			Permissions struct{ Allow []string }
+			Tools       struct{ Allowed []string }
+		}
+		if asking.Read(path, &file) == nil {
+			rules = append(rules, s.Allowed(append(file.Permissions.Allow, file.Tools.Allowed...), path, edits...)...)
+		}
+	}
+	return s.Overrule(m, rules, more)
+}
+
+// envQwenSystem names the file of settings that Qwen Code reads instead of the system's.
+const envQwenSystem = "QWEN_CODE_SYSTEM_SETTINGS_PATH"
+
+func qwenSystem() string {
+	switch runtime.GOOS {
+	case "darwin":
+		return "/Library/Application Support/QwenCode/settings.json"
+	case "windows":
+		return `C:\ProgramData\qwen-code\settings.json`
+	}
+	return "/etc/qwen-code/settings.json"
 }
 
 // asks are the arguments of Gemini CLI and Qwen Code that make them ask.
@@ -61,11 +170,15 @@ func approvalMode(s asking.Start, name string, file any, get func() string) (mod
 	if _, set := s.Flag("--yolo", "-y"); set {
 		return "yolo", "--yolo"
 	}
-	for _, dir := range []string{filepath.Join(s.Dir, name), s.Home("", name)} {
-		path := filepath.Join(dir, "settings.json")
+	for _, path := range settingsFiles(s, name) {
 		if asking.Read(path, file) == nil && get() != "" {
 			return get(), path
 		}
 	}
 	return "", ""
+}
+
+// settingsFiles returns the files of settings in the project and in the user's home.
+func settingsFiles(s asking.Start, name string) []string {
+	return []string{filepath.Join(s.Dir, name, "settings.json"), filepath.Join(s.Home("", name), "settings.json")}
 }
