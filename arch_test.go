@@ -69,7 +69,7 @@ var allowed = map[string][]string{
 	"pollux/internal/ide/blocking":              {"companion", "editor", "ide/mcp", "jsonrpc", "outbox", "paths"},
 	"pollux/internal/ide/claudeide":             {"companion", "editor", "gate", "ide/asking", "ide/blocking", "ide/lockfile", "ide/mcp", "inputline", "outbox", "paths", "sys", "termtext"},
 	"pollux/internal/ide/claudeide/checks":      {"doctor", "ide/asking", "ide/claudeide", "paths", "sys"},
-	"pollux/internal/ide/codexide":              {"companion", "editor", "gate", "ide/asking", "inputline", "jsontoml", "outbox", "paths", "sys"},
+	"pollux/internal/ide/codexide":              {"companion", "editor", "gate", "ide/asking", "inputline", "outbox", "paths", "sys"},
 	"pollux/internal/ide/codexide/checks":       {"doctor", "ide/codexide", "sys"},
 	"pollux/internal/ide/copilotide":            {"companion", "editor", "gate", "ide/asking", "ide/blocking", "ide/lockfile", "ide/mcp", "inputline", "outbox", "paths", "sys"},
 	"pollux/internal/ide/copilotide/checks":     {"doctor", "ide/copilotide", "sys"},

@@ -202,14 +202,16 @@ const maxFile = 4 << 20
 // ReadFile returns what a file of settings holds.
 func ReadFile(path string) ([]byte, error) { return disk.ReadFile(path, maxFile) }
 
-// Read reads a file of settings in JSON, which may have comments. A file that does not
-// exist leaves v unchanged. The error names the file.
+// Read reads a file of settings: in TOML if its name says so, otherwise in JSON, which may
+// have comments. A file that does not exist leaves v unchanged. The error names the file.
 func Read(path string, v any) error {
 	data, err := ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
+	switch {
+	case errors.Is(err, os.ErrNotExist):
 		return nil
-	}
-	if err == nil {
+	case err == nil && filepath.Ext(path) == ".toml":
+		_, err = jsontoml.DecodeTOML(string(data), v)
+	case err == nil:
 		err = jsontoml.Decode(data, v)
 	}
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"pollux/internal/ide/asking"
-	"pollux/internal/jsontoml"
 )
 
 // Asking returns whether Codex CLI asks before it changes a file. In a folder that the user
@@ -27,9 +26,7 @@ func Asking(s asking.Start) asking.Mode {
 		Approval string `toml:"approval_policy"`
 	}
 	path := filepath.Join(s.Home("CODEX_HOME", ".codex"), "config.toml")
-	if data, err := asking.ReadFile(path); err == nil {
-		jsontoml.DecodeTOML(string(data), &file) // Codex CLI reports an invalid file
-	}
+	asking.Read(path, &file) // Codex CLI reports an invalid file
 	sandbox, from := file.Sandbox, path
 	if flag, set := s.Flag("--sandbox", "-s"); set {
 		sandbox, from = flag, "--sandbox"

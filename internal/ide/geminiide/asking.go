@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"pollux/internal/ide/asking"
-	"pollux/internal/jsontoml"
 )
 
 // GeminiAsking returns whether Gemini CLI asks before it changes a file. It does, unless
@@ -69,11 +68,7 @@ func allowedByPolicy(path string) (tools []string) {
 			Modes                              []string
 		}
 	}
-	data, err := asking.ReadFile(path)
-	if err != nil {
-		return nil
-	}
-	if _, err := jsontoml.DecodeTOML(string(data), &file); err != nil {
+	if asking.Read(path, &file) != nil {
 		return nil
 	}
 	for _, rule := range file.Rule {
