@@ -133,6 +133,9 @@ func TestMode(t *testing.T) {
 		{name: "a repository may not allow, in manual mode", agent: "claude", args: []string{"--permission-mode", "default"}, file: "project/.claude/settings.local.json", text: `{"permissions": {"allow": ["Edit"]}}`, want: made + " --settings"},
 		{name: "a rule for commands", agent: "claude", args: []string{"--permission-mode", "default"}, file: "project/.claude/settings.json", text: `{"permissions": {"allow": ["Bash(make)"]}}`, want: asksAnyway},
 		{name: "a repository's rule that cannot be overruled", agent: "claude", args: []string{"--settings", "mine.json"}, file: "project/.claude/settings.json", text: `{"permissions": {"allow": ["Edit"]}}`, want: "the rule Edit (HOME/project/.claude/settings.json)"},
+		{name: "a repository's command", agent: "claude", args: []string{"--permission-mode", "default"}, file: "project/.claude/commands/go.md", text: "---\nallowed-tools: Read, Write\n---\nWrite it.\n", want: made + " --settings"},
+		{name: "a repository's skill", agent: "claude", args: []string{"--permission-mode", "default"}, file: "project/.claude/skills/go/SKILL.md", text: "---\nallowed-tools:\n  - Edit(src/**)\n---\nWrite it.\n", want: made + " --settings"},
+		{name: "a repository's command that only reads", agent: "claude", args: []string{"--permission-mode", "default"}, file: "project/.claude/commands/go.md", text: "---\nallowed-tools: Read\n---\nUse Write.\n", want: asksAnyway},
 		{name: "auto, and a repository's rule", agent: "claude", args: []string{"--permission-mode", "auto"}, file: "project/.claude/settings.json", text: `{"permissions": {"allow": ["Edit"]}}`, want: "auto mode"},
 
 		{name: "no choice", agent: "opencode", want: made},
@@ -161,6 +164,7 @@ func TestMode(t *testing.T) {
 		{name: "the user's rule", agent: "qwen", file: ".qwen/settings.json", text: `{"permissions": {"allow": ["WriteFile"]}}`, want: "the rule WriteFile"},
 		{name: "a repository may not allow", agent: "qwen", file: "project/.qwen/settings.json", text: `{"permissions": {"allow": ["Edit"]}}`, want: made + " --approval-mode default QWEN_CODE_SYSTEM_SETTINGS_PATH=HOME/"},
 		{name: "a repository may not allow, in its old settings", agent: "qwen", file: "project/.qwen/settings.json", text: `{"tools": {"allowed": ["write_file"], "approvalMode": "default"}}`, want: made + " QWEN_CODE_SYSTEM_SETTINGS_PATH=HOME/"},
+		{name: "a repository's skill", agent: "qwen", args: []string{"--approval-mode=default"}, file: "project/.qwen/skills/go/SKILL.md", text: "---\nallowedTools:\n  - write_file\n---\nWrite it.\n", want: made + " QWEN_CODE_SYSTEM_SETTINGS_PATH=HOME/"},
 		{name: "a repository's rule that cannot be overruled", agent: "qwen", env: [2]string{"QWEN_CODE_SYSTEM_SETTINGS_PATH", "/mine.json"}, file: "project/.qwen/settings.json", text: `{"permissions": {"allow": ["Edit"]}}`, want: "the rule Edit"},
 
 		{name: "no choice", agent: "gemini", want: asksAnyway},

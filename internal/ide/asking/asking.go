@@ -6,10 +6,12 @@ package asking
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 
 	"pollux/internal/jsontoml"
 	"pollux/internal/sys/disk"
@@ -86,6 +88,29 @@ func (s Start) Allowed(rules []string, from string, tools ...string) (allowed []
 		}
 	}
 	return allowed
+}
+
+// AllowedByHeaders returns the rules in the headers of Markdown files in a directory of the
+// project: commands, skills and agents with which the agent uses tools without asking.
+func (s Start) AllowedByHeaders(dir string, keys []string, tools ...string) (rules []Rule) {
+	for _, pattern := range []string{"*.md", "*/*.md", "*/*/*.md", "*/*/*/*.md"} {
+		files, _ := fs.Glob(os.DirFS(dir), pattern)
+		for _, file := range files {
+			path := filepath.Join(dir, filepath.FromSlash(file))
+			text, _ := ReadFile(path)
+			parts := strings.SplitN(string(text), "---", 3) // nothing, YAML, the text
+			if len(parts) < 3 || parts[0] != "" || !s.FromProject(path) {
+				continue
+			}
+			words := strings.FieldsFunc(parts[1], func(r rune) bool { return r != '_' && r != '-' && !unicode.IsLetter(r) })
+			for _, key := range keys {
+				if slices.Contains(words, key) && slices.ContainsFunc(words, func(w string) bool { return slices.Contains(tools, w) }) {
+					rules = append(rules, Rule{key, path})
+				}
+			}
+		}
+	}
+	return rules
 }
 
 // Overrule returns the Mode of an agent that has the rules, and would have m without them.

@@ -47,9 +47,9 @@ func ClaudeAsking(s asking.Start) asking.Mode {
 
 // editTools are the tools with which Claude Code changes files. askRules, as settings, make
 // it ask for each of them, also if a rule allows one.
-var editTools = []string{"Edit", "Write", "MultiEdit", "NotebookEdit"}
+var editTools = []string{"Edit", "Write", "NotebookEdit"}
 
-const askRules = `{"permissions":{"ask":["Edit","Write","MultiEdit","NotebookEdit"]}}`
+const askRules = `{"permissions":{"ask":["Edit","Write","NotebookEdit"]}}`
 
 // allowing returns the rules that let Claude Code change files in its manual mode.
 func allowing(s asking.Start) (rules []asking.Rule) {
@@ -62,6 +62,11 @@ func allowing(s asking.Start) (rules []asking.Rule) {
 		}
 		if asking.Read(layer.path, &file) == nil {
 			rules = append(rules, s.Allowed(file.Permissions.Allow, layer.path, editTools...)...)
+		}
+	}
+	for _, dir := range s.Dirs() {
+		for _, kind := range []string{"commands", "skills"} {
+			rules = append(rules, s.AllowedByHeaders(filepath.Join(dir, ".claude", kind), []string{"allowed-tools"}, editTools...)...)
 		}
 	}
 	return rules

@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"io/fs"
 	"maps"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -106,13 +104,9 @@ func readPermissions(s asking.Start, home string) (all permissions, agents map[s
 		}
 	}
 	for _, dir := range dirs {
-		described, _ := fs.Glob(os.DirFS(dir), ".opencode/*/*.md")
-		for _, file := range described {
-			text, err := asking.ReadFile(filepath.Join(dir, file))
-			if err == nil && bytes.Contains(text, []byte("permission")) {
-				name := strings.TrimSuffix(path.Base(file), ".md")
-				agents[name] = agents[name].with(json.RawMessage(`{"edit":"allow"}`), filepath.Join(dir, file)) // maybe
-			}
+		for _, rule := range s.AllowedByHeaders(filepath.Join(dir, ".opencode"), []string{"permission"}, "allow") {
+			name := strings.TrimSuffix(filepath.Base(rule.From), ".md")
+			agents[name] = agents[name].with(json.RawMessage(`{"edit":"allow"}`), rule.From) // maybe
 		}
 	}
 	add(envContent, func(settings any) error { return json.Unmarshal([]byte(s.Getenv(envContent)), settings) })

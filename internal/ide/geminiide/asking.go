@@ -126,6 +126,9 @@ func QwenAsking(s asking.Start) asking.Mode {
 			rules = append(rules, s.Allowed(append(file.Permissions.Allow, file.Tools.Allowed...), path, edits...)...)
 		}
 	}
+	for _, dir := range s.Dirs() {
+		rules = append(rules, s.AllowedByHeaders(filepath.Join(dir, ".qwen"), []string{"allowedTools", "allowed-tools"}, edits...)...)
+	}
 	return s.Overrule(m, rules, more)
 }
 
