@@ -13,4 +13,4 @@ var FS embed.FS
 var Topics = map[string]string{"coding-agents": "agents", "claude-code": "claude"}
 
 // Project names the pages that are about the project, and not for users.
-var Project = []string{"ARCHITECTURE.md", "BENCHMARKS.md", "DEPENDENCIES.md", "MACOS.md"}
+var Project = []string{"ARCHITECTURE.md", "BENCHMARKS.md", "DEPENDENCIES.md"}

@@ -1,10 +1,10 @@
 #!/bin/sh
 # Runs on a Mac what needs no agent and no editor: vet, the unit tests with a summary, and
-# the conformance kit. docs/MACOS.md says what else to look at.
+# the conformance kit. release/README.md says what else to look at.
 set -eu
 cd "$(dirname "$0")/.."
 [ "$(uname -s)" = Darwin ] || {
-	echo "macos: run it on a Mac: docs/MACOS.md" >&2
+	echo "macos: run it on a Mac: release/README.md" >&2
 	exit 1
 }
 sw_vers
