@@ -1014,6 +1014,58 @@ func TestEditorDecidesOnlyWhenAsked(t *testing.T) {
 	})
 }
 
+// In a narrow terminal the title of a proposal has the name of the file and all the keys. An
+// accepted change is confirmed in one line, also if the next one comes with a message. The
+// keys were out of sight, and nothing was said.
+func TestEditorNarrow(t *testing.T) {
+	t.Parallel()
+	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
+		keys := "/file.txt (:w accepts, :q! rejects)"
+		if kind.Name == "emacs" {
+			keys = "/file.txt (C-c C-c accepts, C-c C-k rejects)"
+		}
+		w := newWorld(t, silent)
+		dirty := w.file("dirty.txt", "one\n")
+		path := filepath.Join(w.project, "a_long_name_of_a_directory/and_of_another_one_in_it/file.txt")
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		d := w.sit(kind, dirty)
+		d.press(h.change...)
+		c, c2 := d.cli(), d.cli()
+		for _, width := range []int{80, 60} {
+			if err := d.Resize(width, 24); err != nil {
+				t.Fatal(err)
+			}
+			d.until(d.State.Width, strconv.Itoa(width))
+			if err := c.OpenDiff(d.context(), path, fmt.Sprintln(width)); err != nil {
+				t.Fatal(err)
+			}
+			d.shows(path)
+			d.see(keys)
+			d.enter()
+			d.press(h.accepts[0]...)
+			written(t, c, path)
+			d.see("accepted: file.txt")
+			d.until(d.State.Shown, "")
+		}
+		if err := c.OpenDiff(d.context(), path, "two\n"); err != nil {
+			t.Fatal(err)
+		}
+		d.shows(path)
+		if err := c2.OpenDiff(d.context(), dirty, "two\n"); err != nil {
+			t.Fatal(err)
+		}
+		d.until(d.State.Waiting, "2")
+		d.command("accept")
+		written(t, c, path)
+		d.shows(dirty)
+		d.see("unsaved changes: they are kept")
+		d.command("reject") // without an Enter before it
+		received(t, c2, "a rejection", rejected)
+	})
+}
+
 // settleDelay is the time in milliseconds before a user can decide. With
 // longSettleDelay a test can press keys too early even on a busy machine.
 const (

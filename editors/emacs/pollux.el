@@ -808,32 +808,36 @@ written."
     new))
 
 (defun pollux--caption (d)
-  "Set the header line above the proposal of D."
-  (when (buffer-live-p (pollux--diff-buffer d))
-    (with-current-buffer (pollux--diff-buffer d)
-      (setq header-line-format
-            (replace-regexp-in-string
-             "%" "%%"
-             (cond
-              ((pollux--diff-lost d)
-               " the companion has ended: C-x C-w saves the text, `pollux journal' has it too")
-              ((equal (pollux--diff-state d) "accepted")
-               (format " %s: accepted; waiting for the agent to write the file" (pollux--name d)))
-              ((equal (pollux--diff-state d) "outside")
-               (format " changed outside Pollux: %s (%s)" (pollux--name d)
-                       (if (pollux--diff-settled d) "C-c C-c saves this text, C-c C-k keeps the file"
-                         "look at it, then decide")))
-              ((not (pollux--diff-settled d))
-               (format " %s proposes: %s (look at it, then decide)"
-                       (pollux--diff-agent d) (pollux--name d)))
-              ((equal (pollux--diff-state d) "orphaned")
-               (format " %s proposed: %s (the agent has ended; C-c C-c saves, C-c C-k discards)"
-                       (pollux--diff-agent d) (pollux--name d)))
-              (t
-               (format " %s proposes: %s (%sC-c C-c accepts, C-c C-k rejects)"
-                       (pollux--diff-agent d) (pollux--name d)
-                       (if (pollux--diff-fixed d) "read-only; " ""))))
-             t t)))))
+  "Return the text above the proposal of D, for the width of the window.
+It always has the keys.  In a narrow window the name of the agent is missing,
+and the path has no start."
+  (pcase-let*
+      ((state (pollux--diff-state d))
+       (decided (or (pollux--diff-lost d) (equal state "accepted")))
+       (`(,who ,how)
+        (cond
+         ((pollux--diff-lost d)
+          '("" ": the companion has ended; C-x C-w saves the text"))
+         ((equal state "accepted")
+          '("" ": accepted; waiting for the agent to write the file"))
+         ((equal state "outside")
+          '("changed outside Pollux: " " (C-c C-c saves this text, C-c C-k keeps the file)"))
+         ((equal state "orphaned")
+          (list (format "%s proposed: " (pollux--diff-agent d))
+                " (agent has ended; C-c C-c saves, C-c C-k discards)"))
+         (t
+          (list (format "%s proposes: " (pollux--diff-agent d))
+                (if (pollux--diff-fixed d) " (read-only; C-c C-c accepts, C-c C-k rejects)"
+                  " (C-c C-c accepts, C-c C-k rejects)")))))
+       (how (if (or decided (pollux--diff-settled d)) how " (look at it, then decide)"))
+       (path (pollux--name d))
+       (room (- (window-width) (length how) 1)))
+    (when (< (- room (length who)) (min (length path) 20))
+      (setq who ""))
+    (let ((cut (- (length path) (- room (length who)))))
+      (when (> cut 0)
+        (setq path (concat "<" (substring path (min (1+ cut) (length path)))))))
+    (replace-regexp-in-string "%" "%%" (concat " " who path how) t t)))
 
 (defconst pollux--settle-parts 5
   "The number of timers that make up the delay.
@@ -847,7 +851,7 @@ next timer.")
   (let ((was (pollux--diff-settled d)))
     (setf (pollux--diff-settled d) nil)
     (cl-incf (pollux--diff-delays d))
-    (when was (pollux--caption d))
+    (when was (force-mode-line-update t))
     (pollux--rest d (pollux--diff-delays d) 1)))
 
 (defun pollux--rest (d delays part)
@@ -863,7 +867,6 @@ DELAYS counts the starts."
         ((< part pollux--settle-parts) (pollux--rest d delays (1+ part)))
         (t
          (setf (pollux--diff-settled d) (float-time))
-         (pollux--caption d)
          (force-mode-line-update t)
          (run-hooks 'pollux-diff-ready-hook)))))))
 
@@ -952,13 +955,13 @@ A key for a diff that has just appeared restarts its delay."
     (with-current-buffer (car made)
       (buffer-enable-undo)
       (set-buffer-modified-p t)
-      (setq buffer-read-only (and (pollux--diff-fixed d) t))
-      (pollux--caption d))
+      (setq buffer-read-only (and (pollux--diff-fixed d) t)
+            header-line-format '(:eval (pollux--caption pollux--this))))
     (pollux--unsettle d)
     (when (pollux--diff-fixed d)
       (pollux--say "%s is read-only: %s" (pollux--name d) (pollux--diff-fixed d)))
     (when dirty
-      (pollux--say "%s has unsaved changes; they are kept and shown in a separate window"
+      (pollux--say "%s has unsaved changes: they are kept"
                    (pollux--name d)))
     (pollux--draw d t)))
 
@@ -1120,8 +1123,9 @@ A key for a diff that has just appeared restarts its delay."
   (unless (or (pollux--diff-ended d) (pollux--can-decide-p d))
     (pollux--refuse d))
   (setf (pollux--diff-deciding d) t)
-  (let ((result (unwind-protect
-                    (pollux--call (if (equal (pollux--diff-state d) "open") 'diff/accept 'diff/save)
+  (let* ((agent-waits (equal (pollux--diff-state d) "open"))
+         (result (unwind-protect
+                    (pollux--call (if agent-waits 'diff/accept 'diff/save)
                                   (append (list :id (pollux--diff-id d) :content (pollux--text d))
                                           (and overwrite (list :overwrite overwrite))))
                   (setf (pollux--diff-deciding d) nil)
@@ -1130,6 +1134,8 @@ A key for a diff that has just appeared restarts its delay."
       ("accepted"
        (when (buffer-live-p (pollux--diff-buffer d))
          (with-current-buffer (pollux--diff-buffer d) (set-buffer-modified-p nil)))
+       (pollux--say "%s: %s" (if agent-waits "accepted" "saved")
+                    (file-name-nondirectory (pollux--diff-path d)))
        (pollux--finish d))
       ("conflict"
        (pcase (pollux--ask-conflict (plist-get result :message))
@@ -1236,7 +1242,7 @@ A key that was meant for the text must not overwrite."
   (when-let ((d (pollux--find (plist-get p :id))))
     (when (plist-get p :state)
       (setf (pollux--diff-state d) (plist-get p :state))
-      (pollux--caption d))
+      (force-mode-line-update t))
     (let ((text (plist-get p :content)))
       (when (and text (not (equal text (pollux--text d))))
         (setf (pollux--diff-text d) text)
@@ -1251,8 +1257,7 @@ A key that was meant for the text must not overwrite."
 (defun pollux--lost ()
   "Handle the end of the companion: keep the shown diff so that it can be saved."
   (dolist (d pollux--diffs)
-    (setf (pollux--diff-lost d) t)
-    (pollux--caption d))
+    (setf (pollux--diff-lost d) t))
   (setq pollux--diffs (seq-filter #'pollux--diff-buffer pollux--diffs)))
 
 (defun pollux--reload (path)

@@ -54,6 +54,7 @@ function M.say(text, level)
   local levels = vim.log.levels
   local l = ({ warning = levels.WARN, error = levels.ERROR })[level] or levels.INFO
   vim.schedule(function()
+    vim.cmd("redraw") -- otherwise Neovim asks for Enter after a second message
     vim.notify(fitting("pollux: " .. text), l)
   end)
 end

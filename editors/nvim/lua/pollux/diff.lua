@@ -255,9 +255,11 @@ local function diffthis(win)
   end)
 end
 
-local function caption(win, text)
-  if text ~= "" then
-    text = " " .. text:gsub("%%", "%%%%") .. "%<" -- cut at the end in a narrow window
+-- Shows a text above a window. A narrow window cuts the tail at its start.
+local function caption(win, head, tail)
+  local text = ""
+  if head .. tail ~= "" then
+    text = (" %s%%<%s"):format(head:gsub("%%", "%%%%"), (tail:gsub("%%", "%%%%")))
   end
   if vim.fn.exists("+winbar") == 1 then
     vim.wo[win].winbar = text
@@ -270,7 +272,7 @@ end
 local function remark(d)
   local remarks = {}
   if d.dirty then
-    table.insert(remarks, "has unsaved changes; they are kept and shown in a separate window")
+    table.insert(remarks, "has unsaved changes: they are kept")
   end
   if d.diff.readOnly then
     table.insert(remarks, "is read-only: " .. d.diff.readOnly)
@@ -280,29 +282,31 @@ local function remark(d)
   end
 end
 
--- Sets the title above the proposal.
+-- Sets the title above the proposal. It always has the keys. In a narrow window the name of
+-- the agent is missing, and the path has no start.
 local function caption_of(d)
   local win = d.wins and d.wins[d.left and 2 or 1]
   if not win or not vim.api.nvim_win_is_valid(win) or vim.api.nvim_win_get_buf(win) ~= d.buf then
     return
   end
-  local text
+  local who, how = M.agent(d) .. " proposes: ", " (:w accepts, :q! rejects)"
   if d.lost then
-    text = name(d) .. ": its companion has ended; :w FILE saves the text, `pollux journal` has it too"
+    who, how = "", ": its companion has ended; :w FILE saves the text"
   elseif d.diff.state == "accepted" then
-    text = name(d) .. ": accepted; waiting for the agent to write the file"
+    who, how = "", ": accepted; waiting for the agent to write the file"
   elseif d.diff.state == "outside" then
-    local how = d.settled and ":w saves this text, :q! keeps the file" or "look at it, then decide"
-    text = ("changed outside Pollux: %s (%s)"):format(name(d), how)
-  elseif not d.settled then
-    text = ("%s proposes: %s (look at it, then decide)"):format(M.agent(d), name(d))
+    who, how = "changed outside Pollux: ", " (:w saves this text, :q! keeps the file)"
   elseif d.diff.state == "orphaned" then
-    text = ("%s proposed: %s (the agent has ended; :w saves it, :q! discards it)"):format(M.agent(d), name(d))
-  else
-    local how = d.diff.readOnly and "read-only; :w accepts, :q! rejects" or ":w accepts, :q! rejects"
-    text = ("%s proposes: %s (%s)"):format(M.agent(d), name(d), how)
+    who, how = M.agent(d) .. " proposed: ", " (agent has ended; :w saves, :q! discards)"
+  elseif d.diff.readOnly then
+    how = " (read-only; :w accepts, :q! rejects)"
   end
-  caption(win, text)
+  if not d.lost and d.diff.state ~= "accepted" and not d.settled then
+    how = " (look at it, then decide)"
+  end
+  local path = name(d)
+  local room = vim.api.nvim_win_get_width(win) - #who - #how
+  caption(win, room < math.min(#path, 20) and "" or who, path .. how)
 end
 
 local function in_view(d)
@@ -473,7 +477,7 @@ local function hide(d)
       if not pcall(vim.api.nvim_win_close, win, true) then
         -- The last window cannot be closed: it gets an empty buffer.
         vim.api.nvim_win_set_buf(win, vim.api.nvim_create_buf(true, false))
-        caption(win, "")
+        caption(win, "", "")
         set_local(win, "winhighlight= signcolumn<")
         vim.api.nvim_win_call(win, function()
           vim.cmd("diffoff")
@@ -657,6 +661,7 @@ local function accept(d, overwrite)
     if valid_buf(d.buf) then
       vim.bo[d.buf].modified = false
     end
+    client.say((agent_waits and "accepted: " or "saved: ") .. vim.fn.fnamemodify(d.diff.path, ":t"))
     finish(d)
     return true
   end
@@ -849,10 +854,10 @@ show = function(d)
   if d.left then
     set_keys(d.left, true)
     local what = d.diff.state == "outside" and "before: " or d.diff.exists and "on disk: "
-    caption(d.wins[1], what and what .. name(d) or "new file")
+    caption(d.wins[1], what or "new file", what and name(d) or "")
   end
   if d.dirty then
-    caption(d.dirty, "your unsaved changes (they are kept)")
+    caption(d.dirty, "your unsaved changes (they are kept)", "")
   end
   remark(d)
   if d.inline then

@@ -77,6 +77,7 @@ def Show(text: string, level: string)
     popup_notification('pollux: ' .. text, {highlight: level == 'info' ? 'Normal' : 'WarningMsg', time: 5000})
     return
   endif
+  redraw # otherwise Vim asks for Enter after a second message
   execute 'echohl' {warning: 'WarningMsg', error: 'ErrorMsg'}->get(level, 'None')
   echomsg Fitting('pollux: ' .. text)
   echohl None

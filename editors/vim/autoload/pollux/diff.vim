@@ -236,16 +236,17 @@ def Split(win: number, how: string, buf: number): number
   return new[0]
 enddef
 
-# Shows a text below a window. A narrow window cuts it at the end.
-def Caption(win: number, text: string)
-  setwinvar(win, '&statusline', text == '' ? '' : ' ' .. substitute(text, '%', '%%', 'g') .. '%<')
+# Shows a text below a window. A narrow window cuts the tail at its start.
+def Caption(win: number, head: string, tail = '')
+  var text = head .. tail == '' ? '' : printf(' %s%%<%s', substitute(head, '%', '%%', 'g'), substitute(tail, '%', '%%', 'g'))
+  setwinvar(win, '&statusline', text)
 enddef
 
 # Says what is special about a diff, in one message: after two, Vim asks for Enter.
 def Remark(d: dict<any>)
   var remarks: list<string> = []
   if d.dirty > 0
-    add(remarks, 'has unsaved changes; they are kept and shown in a separate window')
+    add(remarks, 'has unsaved changes: they are kept')
   endif
   if has_key(d.diff, 'readOnly')
     add(remarks, 'is read-only: ' .. d.diff.readOnly)
@@ -255,27 +256,32 @@ def Remark(d: dict<any>)
   endif
 enddef
 
-# Sets the title below the proposal.
+# Sets the title below the proposal. It always has the keys. In a narrow window the name of
+# the agent is missing, and the path has no start.
 def CaptionOf(d: dict<any>)
   var win = Window(d)
   if win == 0
     return
   endif
-  var how = has_key(d.diff, 'readOnly') ? 'read-only; :w accepts, :q! rejects' : ':w accepts, :q! rejects'
-  var text = printf('%s proposes: %s (%s)', Agent(d), Name(d), how)
+  var who = Agent(d) .. ' proposes: '
+  var how = ' (:w accepts, :q! rejects)'
   if d.lost
-    text = Name(d) .. ': its companion has ended; :w FILE saves the text, `pollux journal` has it too'
+    [who, how] = ['', ': its companion has ended; :w FILE saves the text']
   elseif d.diff.state == 'accepted'
-    text = Name(d) .. ': accepted; waiting for the agent to write the file'
+    [who, how] = ['', ': accepted; waiting for the agent to write the file']
   elseif d.diff.state == 'outside'
-    text = printf('changed outside Pollux: %s (%s)', Name(d),
-      d.settled ? ':w saves this text, :q! keeps the file' : 'look at it, then decide')
-  elseif !d.settled
-    text = printf('%s proposes: %s (look at it, then decide)', Agent(d), Name(d))
+    [who, how] = ['changed outside Pollux: ', ' (:w saves this text, :q! keeps the file)']
   elseif d.diff.state == 'orphaned'
-    text = printf('%s proposed: %s (the agent has ended; :w saves it, :q! discards it)', Agent(d), Name(d))
+    [who, how] = [Agent(d) .. ' proposed: ', ' (agent has ended; :w saves, :q! discards)']
+  elseif has_key(d.diff, 'readOnly')
+    how = ' (read-only; :w accepts, :q! rejects)'
   endif
-  Caption(win, text)
+  if !d.lost && d.diff.state != 'accepted' && !d.settled
+    how = ' (look at it, then decide)'
+  endif
+  var path = Name(d)
+  var room = winwidth(win) - len(who) - len(how)
+  Caption(win, room < min([len(path), 20]) ? '' : who, path .. how)
 enddef
 
 def InView(d: dict<any>): bool
@@ -654,12 +660,13 @@ def Decide(d: dict<any>, overwrite = ''): bool
     Refuse(d)
     return false
   endif
+  var agent_waits = d.diff.state == 'open'
   var params: dict<any> = {id: d.diff.id, content: TextOf(d)}
   if overwrite != ''
     params.overwrite = overwrite
   endif
   d.deciding = true
-  var [error, result] = client.Call(d.diff.state == 'open' ? 'diff/accept' : 'diff/save', params)
+  var [error, result] = client.Call(agent_waits ? 'diff/accept' : 'diff/save', params)
   d.deciding = false
   if error != ''
     if d.ended
@@ -672,6 +679,7 @@ def Decide(d: dict<any>, overwrite = ''): bool
     if Loaded(d.buf)
       setbufvar(d.buf, '&modified', 0)
     endif
+    client.Say((agent_waits ? 'accepted: ' : 'saved: ') .. fnamemodify(d.diff.path, ':t'))
     Finish(d)
     return true
   endif
@@ -859,8 +867,8 @@ def Show(d: dict<any>)
   if d.left > 0
     Highlight(d, d.wins[0], d.left)
     SetKeys(d.wins[0], true)
-    Caption(d.wins[0], d.diff.state == 'outside' ? 'before: ' .. Name(d)
-      : d.diff.exists ? 'on disk: ' .. Name(d) : 'new file')
+    var what = d.diff.state == 'outside' ? 'before: ' : d.diff.exists ? 'on disk: ' : ''
+    Caption(d.wins[0], what ?? 'new file', what == '' ? '' : Name(d))
   endif
   if d.dirty > 0
     Caption(d.dirty, 'your unsaved changes (they are kept)')
