@@ -17,9 +17,10 @@ local context = require("pollux.context")
 
 local M = {}
 
-local diffs = {} -- by ID: { diff, ended, and while it is shown: buf, left, wins, ... }
-local order = {} -- IDs, the oldest first
-local shown -- the ID on the screen
+-- The pending diffs, the oldest first: { diff, ended, and while it is shown: buf, left, wins, ... }
+local diffs = {}
+local views = {} -- diffs by buffer, also those of a companion that has ended
+local shown -- the one on the screen
 local entered = vim.api.nvim_get_current_win() -- the window that the user entered last
 local typed -- the command line that is being executed
 local begun = 0 -- when the user started to type it
@@ -42,21 +43,6 @@ M.keys = {
   { "dp", "redo-hunk" },
   { "ZZ", "accept" },
 }
-
-local function new_timer(ms, f)
-  local timer = vim.loop.new_timer()
-  timer:start(
-    ms,
-    0,
-    vim.schedule_wrap(function()
-      if not timer:is_closing() then
-        timer:close()
-        f()
-      end
-    end)
-  )
-  return timer
-end
 
 local function valid_buf(buf)
   return buf and vim.api.nvim_buf_is_valid(buf) and vim.api.nvim_buf_is_loaded(buf)
@@ -104,18 +90,24 @@ local function text_of(d)
   return (d.form.bom and "\239\187\191" or "") .. table.concat(lines, nl) .. (vim.bo[d.buf].endofline and nl or "")
 end
 
-local function by_buf(buf)
-  for _, d in pairs(diffs) do
-    if d.buf == buf or d.left == buf then
+local function find(id)
+  for _, d in ipairs(diffs) do
+    if d.diff.id == id then
       return d
     end
   end
 end
 
+-- Returns the diff whose view the user is in.
+local function inside()
+  local d = views[vim.api.nvim_get_current_buf()]
+  return d and not d.ended and d or nil
+end
+
 --- Returns the diff that a command applies to: the current buffer's, otherwise the one
 --- shown, otherwise the oldest.
 function M.current()
-  return by_buf(vim.api.nvim_get_current_buf()) or diffs[shown or order[1] or ""]
+  return inside() or shown or diffs[1]
 end
 
 --- Returns the path of the current diff if it can be decided on, otherwise "".
@@ -126,9 +118,7 @@ end
 
 --- Returns the pending diffs, the oldest first.
 function M.waiting()
-  return vim.tbl_map(function(id)
-    return diffs[id]
-  end, order)
+  return vim.list_slice(diffs)
 end
 
 local function name(d)
@@ -171,6 +161,7 @@ local function scratch(d, what, buftype, text)
   local buf = vim.api.nvim_create_buf(false, true)
   local uri = ("pollux://%s/%s/%s"):format(d.diff.id, what, vim.fn.fnamemodify(d.diff.path, ":t"))
   vim.api.nvim_buf_set_name(buf, uri)
+  views[buf] = d
   vim.bo[buf].buftype = buftype
   vim.bo[buf].bufhidden = "wipe"
   vim.bo[buf].swapfile = false
@@ -243,16 +234,22 @@ local function keeping_sizes(f, d)
   return unpack(results)
 end
 
-local function set_local(win, options)
-  vim.api.nvim_win_call(win, function()
-    vim.cmd("setlocal " .. options)
-  end)
+-- Executes a command in a window, if that is still there.
+local function execute(win, command)
+  if vim.api.nvim_win_is_valid(win) then
+    vim.api.nvim_win_call(win, function()
+      vim.cmd(command)
+    end)
+  end
 end
 
-local function diffthis(win)
-  vim.api.nvim_win_call(win, function()
-    vim.cmd("diffthis")
-  end)
+-- Returns the window of a proposal.
+local function window(d)
+  for _, win in ipairs(d.wins or {}) do
+    if vim.api.nvim_win_is_valid(win) and vim.api.nvim_win_get_buf(win) == d.buf then
+      return win
+    end
+  end
 end
 
 -- Shows a text above a window. A narrow window cuts the tail at its start.
@@ -285,8 +282,8 @@ end
 -- Sets the title above the proposal. It always has the keys. In a narrow window the name of
 -- the agent is missing, and the path has no start.
 local function caption_of(d)
-  local win = d.wins and d.wins[d.left and 2 or 1]
-  if not win or not vim.api.nvim_win_is_valid(win) or vim.api.nvim_win_get_buf(win) ~= d.buf then
+  local win = window(d)
+  if not win then
     return
   end
   local who, how = M.agent(d) .. " proposes: ", " (:w accepts, :q! rejects)"
@@ -323,7 +320,7 @@ local function unsettle(d)
   end
   local delays, part = d.delays, 0
   local function rest()
-    new_timer(M.settle / SETTLE_PARTS, function()
+    vim.defer_fn(function()
       if d.delays ~= delays or not in_view(d) then
         return
       end
@@ -334,7 +331,7 @@ local function unsettle(d)
       d.settled = vim.loop.hrtime()
       caption_of(d)
       client.event("DiffReady")
-    end)
+    end, M.settle / SETTLE_PARTS)
   end
   rest()
 end
@@ -426,33 +423,27 @@ end
 
 local function edited(d)
   d.text = text_of(d)
-  if d.pause and not d.pause:is_closing() then
-    d.pause:close()
-  end
-  d.pause = new_timer(EDIT_DELAY, function()
-    if d.ended or d.diff.state == "accepted" then
-      return
+  d.edits = (d.edits or 0) + 1
+  local edits = d.edits
+  vim.defer_fn(function()
+    if d.edits == edits and d.buf and not d.ended and d.diff.state ~= "accepted" then
+      client.notify("diff/edit", { id = d.diff.id, content = d.text })
+      draw(d)
     end
-    client.notify("diff/edit", { id = d.diff.id, content = d.text })
-    draw(d)
-  end)
+  end, EDIT_DELAY)
 end
 
 local function forget(d)
   d.ended = true
-  diffs[d.diff.id] = nil
-  order = vim.tbl_filter(function(id)
-    return id ~= d.diff.id
-  end, order)
+  diffs = vim.tbl_filter(function(other)
+    return other ~= d
+  end, diffs)
 end
 
 -- Removes a view from the screen and restores the windows.
 local function hide(d)
-  if shown == d.diff.id then
+  if shown == d then
     shown = nil
-  end
-  if d.pause and not d.pause:is_closing() then
-    d.pause:close()
   end
   d.text = text_of(d)
   d.settled, d.delays = nil, (d.delays or 0) + 1
@@ -467,22 +458,15 @@ local function hide(d)
   if valid_buf(d.buf) then
     vim.bo[d.buf].modified = false
   end
-  if d.dirty and vim.api.nvim_win_is_valid(d.dirty) then
-    vim.api.nvim_win_call(d.dirty, function()
-      vim.cmd("diffoff")
-    end)
+  if d.dirty then
+    execute(d.dirty, "diffoff")
   end
   for _, win in ipairs(d.wins or {}) do
-    if vim.api.nvim_win_is_valid(win) then
-      if not pcall(vim.api.nvim_win_close, win, true) then
-        -- The last window cannot be closed: it gets an empty buffer.
-        vim.api.nvim_win_set_buf(win, vim.api.nvim_create_buf(true, false))
-        caption(win, "", "")
-        set_local(win, "winhighlight= signcolumn<")
-        vim.api.nvim_win_call(win, function()
-          vim.cmd("diffoff")
-        end)
-      end
+    if vim.api.nvim_win_is_valid(win) and not pcall(vim.api.nvim_win_close, win, true) then
+      -- The last window cannot be closed: it gets an empty buffer.
+      vim.api.nvim_win_set_buf(win, vim.api.nvim_create_buf(true, false))
+      caption(win, "", "")
+      execute(win, "setlocal winhighlight= signcolumn< | diffoff")
     end
   end
   for _, buf in ipairs({ d.buf or 0, d.left or 0 }) do
@@ -500,14 +484,19 @@ end
 
 local show
 
+-- Removes a view from the screen, even if the user has changed its windows.
+local function remove(d)
+  local ok, err = keeping_sizes(hide, d)
+  if not ok then
+    client.note(tostring(err))
+  end
+end
+
 -- Cleans up after the user has closed a view.
 local function tidy(d)
   if d.dismissed then
     d.dismissed = nil
-    local ok, err = keeping_sizes(hide, d)
-    if not ok then
-      client.note(tostring(err))
-    end
+    remove(d)
   end
 end
 
@@ -540,8 +529,8 @@ local function busy()
 end
 
 function M.show_next()
-  if not shown and order[1] and not busy() then
-    try(diffs[order[1]])
+  if not shown and diffs[1] and not busy() then
+    try(diffs[1])
   end
 end
 
@@ -551,10 +540,7 @@ local function finish(d)
     return -- accept() calls finish() again; `:wq` needs the window until then
   end
   vim.schedule(function()
-    local ok, err = keeping_sizes(hide, d)
-    if not ok then
-      client.note(tostring(err))
-    end
+    remove(d)
     M.show_next()
     client.event("DiffClosed")
   end)
@@ -617,7 +603,7 @@ local function closed(d, decides)
     return reject(d)
   end
   keep_edits(d)
-  if shown == d.diff.id then
+  if shown == d then
     shown = nil
   end
   d.dismissed = true
@@ -735,14 +721,10 @@ local function alone(d)
       return closed(d, decides)
     end
     for _, win in ipairs(d.wins) do
-      if vim.api.nvim_win_is_valid(win) then
-        vim.api.nvim_win_call(win, function()
-          vim.cmd("diffoff")
-        end)
-      end
+      execute(win, "diffoff")
     end
     d.wins, d.inline = { right }, true
-    set_local(right, "winhighlight= signcolumn=yes")
+    execute(right, "setlocal winhighlight= signcolumn=yes")
     draw(d)
   end)
 end
@@ -766,6 +748,7 @@ local function watch(d)
   end)
   for _, buf in ipairs({ d.buf, d.left }) do
     on("BufWipeout", buf, function()
+      views[buf] = nil
       if d.hiding then
         return
       end
@@ -831,11 +814,13 @@ show = function(d)
       vim.api.nvim_win_set_height(first, height - math.max(4, math.floor(height / 4)) - 1)
     end
     if d.inline then
-      set_local(first, "signcolumn=yes") -- for the plus signs
+      execute(first, "setlocal signcolumn=yes") -- for the plus signs
     else
-      vim.tbl_map(diffthis, d.wins)
-      set_local(first, "winhighlight=" .. colors.left)
-      set_local(d.wins[2], "winhighlight=" .. colors.right)
+      for _, win in ipairs(d.wins) do
+        execute(win, "diffthis")
+      end
+      execute(first, "setlocal winhighlight=" .. colors.left)
+      execute(d.wins[2], "setlocal winhighlight=" .. colors.right)
     end
   end)
   vim.bo[d.buf].modified = true
@@ -845,10 +830,9 @@ show = function(d)
     return tostring(err)
   end
   entered = was
-  shown = d.diff.id
+  shown = d
   watch(d)
   set_keys(d.buf)
-  local right = d.inline and d.wins[1] or d.wins[2]
   caption_of(d)
   unsettle(d)
   if d.left then
@@ -865,12 +849,11 @@ show = function(d)
   end
   client.request("diff/hunks", { id = d.diff.id, content = text }, function(e, result)
     local h = not e and result.hunks[1]
-    if h and vim.api.nvim_win_is_valid(right) and vim.api.nvim_win_get_buf(right) == d.buf then
+    local right = window(d)
+    if h and right then
       local last = vim.api.nvim_buf_line_count(d.buf)
       vim.api.nvim_win_set_cursor(right, { math.max(1, math.min(h.line, last)), 0 })
-      vim.api.nvim_win_call(right, function()
-        vim.cmd("normal! zz")
-      end)
+      execute(right, "normal! zz")
       reveal(d)
     end
   end)
@@ -881,7 +864,7 @@ end
 
 --- Handles diff/open: shows a diff, or keeps it pending.
 function M.open(diff)
-  local old = diffs[diff.id]
+  local old = find(diff.id)
   if old then
     if diff.state == "outside" then
       M.go(old)
@@ -889,8 +872,7 @@ function M.open(diff)
     return {}
   end
   local d = { diff = diff, text = diff.content or diff.proposed }
-  diffs[diff.id] = d
-  table.insert(order, diff.id)
+  table.insert(diffs, d)
   if superseded and superseded.diff.path == diff.path then
     replace(superseded, d)
   elseif diff.state == "outside" then -- the user has chosen it
@@ -904,7 +886,7 @@ end
 
 --- Handles diff/close: the diff has been decided. Returns the text as the user left it.
 function M.close(id, reason)
-  local d = diffs[id]
+  local d = find(id)
   if not d then
     return nil
   end
@@ -923,7 +905,7 @@ end
 
 --- Handles diff/changed: another client edited the text, or the state changed.
 function M.changed(p)
-  local d = diffs[p.id]
+  local d = find(p.id)
   if not d then
     return
   end
@@ -944,17 +926,15 @@ end
 
 --- Handles the end of the companion: the shown diff stays, and its text can be saved.
 function M.lost()
-  for _, id in ipairs(order) do
-    local d = diffs[id]
+  for _, d in ipairs(diffs) do
     if d.buf then
       d.lost = true
       caption_of(d)
       client.say(("%s: the companion has ended; your text is kept here"):format(name(d)), "warning")
-    else
-      forget(d)
     end
+    d.ended = not d.buf
   end
-  order, shown = {}, nil
+  diffs, shown = {}, nil
 end
 
 --- Handles file/changed: another program has written a file.
@@ -1011,21 +991,18 @@ function M.next()
   if not d then
     return client.say("no pending changes")
   end
-  if by_buf(vim.api.nvim_get_current_buf()) and #order > 1 then
-    local at = 0
-    for i, id in ipairs(order) do
-      at = id == d.diff.id and i or at
-    end
-    return M.go(diffs[order[at % #order + 1]])
+  local at = 0
+  for i, other in ipairs(diffs) do
+    at = other == d and i or at
   end
-  M.go(d)
+  M.go(inside() and diffs[at % #diffs + 1] or d)
 end
 
 --- Shows a diff in place of the one on the screen, and goes to it.
 function M.go(d)
   tidy(d)
   if not d.buf then
-    local other = diffs[shown or ""]
+    local other = shown
     if other then
       client.notify("diff/edit", { id = other.diff.id, content = text_of(other) })
       keeping_sizes(hide, other)
@@ -1037,76 +1014,75 @@ function M.go(d)
       end
     end
   end
-  for _, win in ipairs(d.wins) do
-    if vim.api.nvim_win_is_valid(win) and vim.api.nvim_win_get_buf(win) == d.buf then
-      vim.api.nvim_set_current_win(win)
-    end
+  local win = window(d)
+  if win then
+    vim.api.nvim_set_current_win(win)
   end
 end
 
-local function with_buffer(f)
+-- Returns the current diff and its window.
+local function on_screen()
   local d = M.current()
-  if not d or not valid_buf(d.buf) then
-    return client.say("no change on the screen")
+  local win = d and window(d)
+  if not win then
+    client.say("no change on the screen")
   end
-  for _, win in ipairs(d.wins) do
-    if vim.api.nvim_win_is_valid(win) and vim.api.nvim_win_get_buf(win) == d.buf then
-      return f(d, win)
-    end
-  end
+  return d, win
 end
 
 --- Goes to the next or the previous hunk.
 function M.hunk(backwards)
-  with_buffer(function(d, win)
-    local result, err = client.call("diff/hunks", { id = d.diff.id, content = text_of(d) })
-    if not result then
-      return client.say(err, "error")
+  local d, win = on_screen()
+  if not win then
+    return
+  end
+  local result, err = client.call("diff/hunks", { id = d.diff.id, content = text_of(d) })
+  if not result then
+    return client.say(err, "error")
+  end
+  local line = vim.api.nvim_win_get_cursor(win)[1]
+  local last = vim.api.nvim_buf_line_count(d.buf)
+  local to
+  for _, h in ipairs(result.hunks) do
+    local at = math.max(1, math.min(h.line, last))
+    if backwards and at < line then
+      to = at
+    elseif not backwards and at > line and not to then
+      to = at
     end
-    local line = vim.api.nvim_win_get_cursor(win)[1]
-    local last = vim.api.nvim_buf_line_count(d.buf)
-    local to
-    for _, h in ipairs(result.hunks) do
-      local at = math.max(1, math.min(h.line, last))
-      if backwards and at < line then
-        to = at
-      elseif not backwards and at > line and not to then
-        to = at
-      end
-    end
-    if not to then
-      return client.say(backwards and "no hunk before this line" or "no hunk after this line")
-    end
-    vim.api.nvim_win_set_cursor(win, { to, 0 })
-    reveal(d)
-  end)
+  end
+  if not to then
+    return client.say(backwards and "no hunk before this line" or "no hunk after this line")
+  end
+  vim.api.nvim_win_set_cursor(win, { to, 0 })
+  reveal(d)
 end
 
 --- Restores the hunk at the cursor from the text on disk ("original") or from the
 --- proposal ("proposed").
 function M.take(what)
-  with_buffer(function(d, win)
-    local line = vim.api.nvim_win_get_cursor(win)[1]
-    local edit, err = client.call("diff/hunk", { id = d.diff.id, content = text_of(d), line = line, take = what })
-    if not edit then
-      return client.say(err)
-    end
-    local new = edit.text == "" and {} or (lines_of(edit.text))
-    local from, to = edit.line - 1, edit.line - 1 + edit.lines
-    local last = vim.api.nvim_buf_line_count(d.buf)
-    if text_of(d) == "" then
-      from, to = 0, 1 -- replace the only line of an empty buffer
-    end
-    vim.api.nvim_buf_set_lines(d.buf, from, math.min(to, last), false, new)
-    vim.bo[d.buf].endofline = edit.eol
-    vim.bo[d.buf].modified = true
-    edited(d)
-    vim.api.nvim_win_call(win, function()
-      if not d.inline then
-        vim.cmd("diffupdate")
-      end
-    end)
-  end)
+  local d, win = on_screen()
+  if not win then
+    return
+  end
+  local line = vim.api.nvim_win_get_cursor(win)[1]
+  local edit, err = client.call("diff/hunk", { id = d.diff.id, content = text_of(d), line = line, take = what })
+  if not edit then
+    return client.say(err)
+  end
+  local new = edit.text == "" and {} or (lines_of(edit.text))
+  local from, to = edit.line - 1, edit.line - 1 + edit.lines
+  local last = vim.api.nvim_buf_line_count(d.buf)
+  if text_of(d) == "" then
+    from, to = 0, 1 -- replace the only line of an empty buffer
+  end
+  vim.api.nvim_buf_set_lines(d.buf, from, math.min(to, last), false, new)
+  vim.bo[d.buf].endofline = edit.eol
+  vim.bo[d.buf].modified = true
+  edited(d)
+  if not d.inline then
+    execute(win, "diffupdate")
+  end
 end
 
 colors.start()
@@ -1120,9 +1096,8 @@ vim.api.nvim_create_autocmd("WinEnter", {
 vim.api.nvim_create_autocmd("TabEnter", {
   group = group,
   callback = function()
-    local d = diffs[shown or ""]
-    if d and in_view(d) then
-      unsettle(d)
+    if shown and in_view(shown) then
+      unsettle(shown)
     end
   end,
 })
@@ -1134,7 +1109,7 @@ vim.api.nvim_create_autocmd("CmdlineEnter", {
   end,
 })
 vim.on_key(function()
-  local d = by_buf(vim.api.nvim_get_current_buf())
+  local d = inside()
   if d and d.delays and not d.settled and not d.hiding then
     unsettle(d)
   end

@@ -59,8 +59,9 @@ def Answers(): number
   return buf
 enddef
 
-# Asks a question. agent may be empty. A question continues the conversation in the buffer.
-export def Ask(agent: string, question: string, range: number, line1: number, line2: number)
+# Asks a question. agent may be empty. range is the first and the last line of a part of the
+# question, or empty. A question continues the conversation in the buffer.
+export def Ask(agent: string, question: string, range: list<number>)
   if question == ''
     client.Say('add a question: :Pollux ask QUESTION', 'error')
     return
@@ -75,9 +76,9 @@ export def Ask(agent: string, question: string, range: number, line1: number, li
     return
   endif
   var prompt = question
-  if range > 0
+  if !empty(range)
     prompt = printf("%s, lines %d to %d:\n\n```\n%s\n```\n\n%s", fnamemodify(bufname(), ':.') ?? 'unsaved text',
-      line1, line2, getline(line1, line2)->join("\n"), question)
+      range[0], range[1], getline(range[0], range[1])->join("\n"), question)
   endif
   var buf = Answers()
   var command = [program, 'ask', '--stream']

@@ -6,19 +6,19 @@ import autoload 'pollux/client.vim'
 import autoload 'pollux/diff.vim'
 import autoload 'pollux/terminal.vim'
 
+# The functions below receive the first and the last line of a command's range, or an empty
+# list, and the rest of the command.
+
 # Returns Pollux's parameters for a command's range or the whole file.
-def Target(range: number, line1: number, line2: number): dict<any>
+def Target(lines: list<number>): dict<any>
   if &buftype != '' || bufname() == ''
     return {}
   endif
   var params: dict<any> = {path: expand('%:p')}
-  if range > 0
-    extend(params, {line: line1, endLine: line2})
-  endif
-  return params
+  return empty(lines) ? params : extend(params, {line: lines[0], endLine: lines[1]})
 enddef
 
-def Send(params: dict<any>, question: string)
+def Deliver(params: dict<any>, question: string)
   if has_key(params, 'path') && &modified
     client.Say('the agent reads the file as last saved', 'warning')
   endif
@@ -41,7 +41,31 @@ def Problems(params: dict<any>): list<dict<any>>
   return found->sort((a, b) => a.line - b.line)
 enddef
 
-def Diagnostics(params: dict<any>, question: string)
+def Send(lines: list<number>, rest: string)
+  var params = Target(lines)
+  var named = matchlist(rest, '^--agent\s\+\(\S\+\)\s*\(.*\)$')
+  var question = get(named, 2, rest)
+  if !empty(named)
+    params.agent = named[1]
+  endif
+  if !has_key(params, 'path') && question == ''
+    client.Say('this buffer is not a file: add a question, :Pollux send QUESTION', 'error')
+  else
+    Deliver(params, question)
+  endif
+enddef
+
+def Ask(lines: list<number>, rest: string)
+  var agent = matchstr(rest, '^\S\+\ze\s')
+  if index(ask.AGENTS, agent) >= 0
+    ask.Ask(agent, trim(rest[len(agent) :]), lines)
+  else
+    ask.Ask('', rest, lines)
+  endif
+enddef
+
+def Diagnostics(lines: list<number>, question: string)
+  var params = Target(lines)
   if empty(params)
     client.Say('this buffer is not a file', 'error')
     return
@@ -51,7 +75,7 @@ def Diagnostics(params: dict<any>, question: string)
     client.Say('no entries for this file in the location list or the quickfix list')
     return
   endif
-  Send(extend({problems: problems}, params), question ?? 'Fix these.')
+  Deliver(extend({problems: problems}, params), question ?? 'Fix these.')
 enddef
 
 def Status()
@@ -107,8 +131,25 @@ def List()
   }})
 enddef
 
-const names = ['open', 'toggle', 'send', 'ask', 'diagnostics', 'accept', 'reject', 'next', 'next-hunk', 'previous-hunk',
-  'undo-hunk', 'redo-hunk', 'list', 'status', 'log', 'start', 'stop']
+const COMMANDS: dict<func> = {
+  open: (_, _) => terminal.Open(),
+  toggle: (_, _) => terminal.Toggle(),
+  send: Send,
+  ask: Ask,
+  diagnostics: Diagnostics,
+  accept: (_, _) => diff.Accept(),
+  reject: (_, _) => diff.Reject(),
+  next: (_, _) => diff.Next(),
+  'next-hunk': (_, _) => diff.Hunk(false),
+  'previous-hunk': (_, _) => diff.Hunk(true),
+  'redo-hunk': (_, _) => diff.Take('proposed'),
+  'undo-hunk': (_, _) => diff.Take('original'),
+  list: (_, _) => List(),
+  status: (_, _) => Status(),
+  log: (_, _) => Log(),
+  start: (_, _) => client.Start(),
+  stop: (_, _) => client.Stop(),
+}
 
 # Returns the commands of the agents that the user can name, those that are installed
 # first.
@@ -125,63 +166,17 @@ export def Complete(lead: string, line: string, _: number): list<string>
   elseif line =~ 'Pollux\s\+send\s\+--agent\s\+\S*$'
     all = Agents()
   elseif line =~ '^\S*\s\+\S*$'
-    all = sort(copy(names)) + Agents()
+    all = sort(keys(COMMANDS)) + Agents()
   endif
   return filter(all, (_, n) => stridx(n, lead) == 0)
 enddef
 
 export def Run(args: string, range: number, line1: number, line2: number)
-  var name = matchstr(args, '^\S*')
-  var rest = trim(args[len(name) :])
-  var params = Target(range, line1, line2)
-  if name == 'open'
-    terminal.Open()
-  elseif name == 'toggle'
-    terminal.Toggle()
-  elseif name == 'send'
-    var named = matchlist(rest, '^--agent\s\+\(\S\+\)\s*\(.*\)$')
-    if !empty(named)
-      params.agent = named[1]
-      rest = named[2]
-    endif
-    if !has_key(params, 'path') && rest == ''
-      client.Say('this buffer is not a file: add a question, :Pollux send QUESTION', 'error')
-    else
-      Send(params, rest)
-    endif
-  elseif name == 'ask'
-    var agent = matchstr(rest, '^\S\+\ze\s')
-    if index(ask.AGENTS, agent) >= 0
-      ask.Ask(agent, trim(rest[len(agent) :]), range, line1, line2)
-    else
-      ask.Ask('', rest, range, line1, line2)
-    endif
-  elseif name == 'diagnostics'
-    Diagnostics(params, rest)
-  elseif name == 'accept'
-    diff.Accept()
-  elseif name == 'reject'
-    diff.Reject()
-  elseif name == 'next'
-    diff.Next()
-  elseif name == 'next-hunk'
-    diff.Hunk(false)
-  elseif name == 'previous-hunk'
-    diff.Hunk(true)
-  elseif name == 'redo-hunk' || name == 'accept-hunk' # its older name
-    diff.Take('proposed')
-  elseif name == 'undo-hunk'
-    diff.Take('original')
-  elseif name == 'list'
-    List()
-  elseif name == 'status' || name == ''
-    Status()
-  elseif name == 'log'
-    Log()
-  elseif name == 'start'
-    client.Start()
-  elseif name == 'stop'
-    client.Stop()
+  var given = matchstr(args, '^\S*')
+  var rest = trim(args[len(given) :])
+  var name = {'': 'status', 'accept-hunk': 'redo-hunk'}->get(given, given) # accept-hunk: its older name
+  if has_key(COMMANDS, name)
+    call(COMMANDS[name], [range > 0 ? [line1, line2] : [], rest])
   elseif index(Agents(), name) >= 0
     terminal.Open(name, split(rest))
   elseif !client.Ready()

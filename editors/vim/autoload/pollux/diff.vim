@@ -32,9 +32,9 @@ const KEYS = [
   ['ZZ', 'accept'],
 ]
 
-var diffs: dict<dict<any>> = {} # by ID
-var order: list<string> = [] # IDs, the oldest first
-var shown = '' # the ID on the screen
+var diffs: list<dict<any>> = [] # the oldest first
+var views: dict<dict<any>> = {} # diffs by buffer, also those of a companion that has ended
+var shown: dict<any> = {} # the one on the screen
 var superseded: dict<any> = {} # a view that waits for the proposal that replaces it
 var ended: list<dict<any>> = [] # decided, but still on the screen
 var entered = win_getid() # the window that the user entered last
@@ -94,28 +94,25 @@ def TextOf(d: dict<any>): string
   return (d.form.bom ? BOM : '') .. join(lines, nl) .. (getbufvar(d.buf, '&endofline') ? nl : '')
 enddef
 
+def Find(id: string): dict<any>
+  return diffs->copy()->filter((_, d) => d.diff.id == id)->get(0, {})
+enddef
+
+# Returns the diff that a buffer shows, or {}.
 def ByBuffer(buf: number): dict<any>
-  for d in values(diffs)
-    if d.buf == buf || d.left == buf
-      return d
-    endif
-  endfor
-  return {}
+  var d = get(views, string(buf), {})
+  return get(d, 'ended', true) ? {} : d
 enddef
 
 # Returns the diff that a command applies to: the current buffer's, otherwise the one
 # shown, otherwise the oldest.
 def Current(): dict<any>
-  var d = ByBuffer(bufnr())
-  if empty(d)
-    d = get(diffs, shown, {})
-  endif
-  return empty(d) && !empty(order) ? diffs[order[0]] : d
+  return ByBuffer(bufnr()) ?? shown ?? get(diffs, 0, {})
 enddef
 
 # Returns the pending diffs, the oldest first.
 export def Waiting(): list<dict<any>>
-  return order->mapnew((_, id) => diffs[id])
+  return copy(diffs)
 enddef
 
 export def Name(d: dict<any>): string
@@ -130,13 +127,13 @@ enddef
 # Returns the path of the diff on the screen, or an empty string.
 export def Shown(): string
   var d = Current()
-  return !empty(d) && d.buf > 0 ? d.diff.path : ''
+  return get(d, 'buf', 0) > 0 ? d.diff.path : ''
 enddef
 
 # Returns the path of the current diff if it can be decided on, otherwise an empty string.
 export def Ready(): string
   var d = Current()
-  return !empty(d) && d.settled ? d.diff.path : ''
+  return get(d, 'settled', false) ? d.diff.path : ''
 enddef
 
 # Returns the milliseconds until a change can be decided on; tests set them.
@@ -157,6 +154,7 @@ enddef
 def Scratch(d: dict<any>, what: string, buftype: string, text: string): number
   var uri = printf('pollux://%s/%s/%s', d.diff.id, what, fnamemodify(d.diff.path, ':t'))
   var buf = bufadd(uri)
+  views[buf] = d
   for [name, value] in items({buftype: buftype, bufhidden: 'wipe', swapfile: 0, buflisted: 0, undolevels: -1})
     setbufvar(buf, '&' .. name, value)
   endfor
@@ -401,8 +399,8 @@ def Draw(d: dict<any>)
   })
 enddef
 
-export def Edited(id: string)
-  var d = get(diffs, id, {})
+export def Edited(buf: number)
+  var d = ByBuffer(buf)
   if empty(d)
     return
   endif
@@ -417,10 +415,7 @@ enddef
 
 def Forget(d: dict<any>)
   d.ended = true
-  if has_key(diffs, d.diff.id)
-    remove(diffs, d.diff.id)
-  endif
-  filter(order, (_, id) => id != d.diff.id)
+  filter(diffs, (_, other) => other isnot d)
 enddef
 
 # Calls F, which opens or closes windows of d, so that only the neighbouring window changes
@@ -449,8 +444,8 @@ enddef
 
 # Removes a view from the screen and restores the windows.
 def Hide(d: dict<any>)
-  if shown == d.diff.id
-    shown = ''
+  if shown is d
+    shown = {}
     FollowKeys(false)
   endif
   timer_stop(d.pause)
@@ -486,7 +481,7 @@ def Hide(d: dict<any>)
       execute 'silent! bwipeout!' buf
     endif
   endfor
-  if values(diffs)->copy()->filter((_, o) => o isnot d && !o.inline && !empty(o.wins))->empty()
+  if values(views)->filter((_, o) => o isnot d && !o.inline && !empty(o.wins))->empty()
     colors.Return()
   endif
   if d.tab == tabpagenr() && winnr('$') == d.count
@@ -538,7 +533,7 @@ def Replace(old: dict<any>, d: dict<any>)
     Finish(old)
     return
   endif
-  shown = ''
+  shown = {}
   if Try(d)
     win_gotoid(Window(d))
     extend(d, {count: old.count, sizes: old.sizes})
@@ -574,8 +569,8 @@ def Later()
 enddef
 
 def ShowNext()
-  if shown == '' && !empty(order) && !Busy()
-    Try(diffs[order[0]])
+  if empty(shown) && !empty(diffs) && !Busy()
+    Try(diffs[0])
   endif
 enddef
 
@@ -637,8 +632,8 @@ def Closed(d: dict<any>, decides: bool)
     return
   endif
   KeepEdits(d)
-  if shown == d.diff.id
-    shown = ''
+  if shown is d
+    shown = {}
   endif
   d.dismissed = true
   timer_start(0, (_) => Tidy(d))
@@ -721,8 +716,8 @@ def Asked(d: dict<any>): bool
 enddef
 
 # Handles BufWriteCmd: `:w` in the proposal.
-export def Written(id: string, name: string)
-  var d = get(diffs, id, {})
+export def Written(buf: number, name: string)
+  var d = ByBuffer(buf)
   if empty(d)
     setlocal nomodified
     return
@@ -768,15 +763,16 @@ def Alone(d: dict<any>, decides: bool)
 enddef
 
 # Handles BufUnload, the last event at which the buffer has its text.
-export def Unloaded(id: string)
-  var d = get(diffs, id, {})
+export def Unloaded(buf: number)
+  var d = ByBuffer(buf)
   if !empty(d)
     d.text = TextOf(d)
   endif
 enddef
 
-export def Wiped(id: string, buf: number)
-  var d = get(diffs, id, {})
+export def Wiped(buf: number)
+  var d = ByBuffer(buf)
+  remove(views, string(buf))
   if empty(d) || d.hiding
     return
   endif
@@ -793,18 +789,13 @@ export def Wiped(id: string, buf: number)
 enddef
 
 def Watch(d: dict<any>)
-  var id = d.diff.id
-  var on: list<dict<any>> = []
-  var On = (events: any, buf: number, cmd: string) =>
-    add(on, {group: 'pollux_diff', event: events, bufnr: buf, cmd: cmd, nested: type(events) == v:t_string && events == 'BufWriteCmd'})
-  On('BufWriteCmd', d.buf, printf('call pollux#diff#Written("%s", expand("<afile>"))', id))
-  On(['TextChanged', 'TextChangedI', 'InsertLeave'], d.buf, printf('call pollux#diff#Edited("%s")', id))
-  On('BufUnload', d.buf, printf('call pollux#diff#Unloaded("%s")', id))
-  On('BufWipeout', d.buf, printf('call pollux#diff#Wiped("%s", %d)', id, d.buf))
-  if d.left > 0
-    On('BufWipeout', d.left, printf('call pollux#diff#Wiped("%s", %d)', id, d.left))
-  endif
-  autocmd_add(on)
+  var On = (events: any, buf: number, call: string) =>
+    ({group: 'pollux_diff', event: events, bufnr: buf, cmd: 'call pollux#diff#' .. call, nested: call =~ '^Written'})
+  autocmd_add([
+    On('BufWriteCmd', d.buf, printf('Written(%d, expand("<afile>"))', d.buf)),
+    On(['TextChanged', 'TextChangedI', 'InsertLeave'], d.buf, printf('Edited(%d)', d.buf)),
+    On('BufUnload', d.buf, printf('Unloaded(%d)', d.buf)),
+  ] + [d.buf, d.left]->filter((_, buf) => buf > 0)->mapnew((_, buf) => On('BufWipeout', buf, printf('Wiped(%d)', buf))))
 enddef
 
 # On the left side, the keys for hunks are those of diff mode.
@@ -857,7 +848,7 @@ def Show(d: dict<any>)
     setbufvar(d.buf, '&modifiable', 0)
   endif
   entered = was
-  shown = d.diff.id
+  shown = d
   Watch(d)
   var right = d.inline ? d.wins[0] : d.wins[1]
   Highlight(d, right, d.buf)
@@ -885,9 +876,10 @@ enddef
 
 # Handles diff/open: shows a diff, or keeps it pending.
 export def Open(diff: dict<any>)
-  if has_key(diffs, diff.id)
+  var old = Find(diff.id)
+  if !empty(old)
     if diff.state == 'outside'
-      Go(diffs[diff.id])
+      Go(old)
     endif
     return
   endif
@@ -896,8 +888,7 @@ export def Open(diff: dict<any>)
     base: 0, buf: 0, left: 0, dirty: 0, wins: [], pause: 0, inline: false, form: {},
     settled: false, since: [], delays: 0, dismissed: false,
   }
-  diffs[diff.id] = d
-  add(order, diff.id)
+  add(diffs, d)
   if get(get(superseded, 'diff', {}), 'path', '') == diff.path
     Replace(superseded, d)
   elseif diff.state == 'outside' # the user has chosen it
@@ -910,7 +901,7 @@ enddef
 
 # Handles diff/close: the diff has been decided. Returns the text as the user left it.
 export def Close(id: string, reason: string): dict<any>
-  var d = get(diffs, id, {})
+  var d = Find(id)
   if empty(d)
     return {}
   endif
@@ -929,7 +920,7 @@ enddef
 
 # Handles diff/changed: another client edited the text, or the state changed.
 export def Changed(p: dict<any>)
-  var d = get(diffs, p.id, {})
+  var d = Find(p.id)
   if empty(d)
     return
   endif
@@ -950,19 +941,16 @@ enddef
 
 # Handles the end of the companion: the shown diff stays, and its text can be saved.
 export def Lost()
-  for id in order
-    var d = diffs[id]
-    if d.buf > 0
-      d.lost = true
+  for d in diffs
+    d.lost = d.buf > 0
+    d.ended = !d.lost
+    if d.lost
       CaptionOf(d)
       client.Say(Name(d) .. ': the companion has ended; your text is kept here', 'warning')
-    else
-      d.ended = true
-      remove(diffs, id)
     endif
   endfor
-  order = []
-  shown = ''
+  diffs = []
+  shown = {}
 enddef
 
 # Handles file/changed: another program has written a file.
@@ -1024,8 +1012,8 @@ export def Next()
   var d = Current()
   if empty(d)
     None()
-  elseif !empty(ByBuffer(bufnr())) && len(order) > 1
-    Go(diffs[order[(index(order, d.diff.id) + 1) % len(order)]])
+  elseif !empty(ByBuffer(bufnr())) && !empty(diffs)
+    Go(diffs[(mapnew(diffs, (_, other) => other.diff.id)->index(d.diff.id) + 1) % len(diffs)])
   else
     Go(d)
   endif
@@ -1035,7 +1023,7 @@ enddef
 export def Go(d: dict<any>)
   Tidy(d)
   if d.buf == 0
-    var other = get(diffs, shown, {})
+    var other = shown
     if !empty(other)
       client.Notify('diff/edit', {id: other.diff.id, content: TextOf(other)})
       KeepingSizes(Hide, other)
@@ -1122,7 +1110,7 @@ export def Take(what: string)
   if !d.inline
     win_execute(win, 'diffupdate')
   endif
-  Edited(d.diff.id)
+  Edited(d.buf)
 enddef
 
 def Typed(command: string)
@@ -1133,9 +1121,8 @@ def Typed(command: string)
 enddef
 
 def Appeared()
-  var d = get(diffs, shown, {})
-  if !empty(d) && InView(d)
-    Unsettle(d)
+  if !empty(shown) && InView(shown)
+    Unsettle(shown)
   endif
 enddef
 
