@@ -71,10 +71,6 @@ local function write(message)
   end
 end
 
-function M.running()
-  return job ~= nil
-end
-
 function M.ready()
   return M.info ~= nil
 end
