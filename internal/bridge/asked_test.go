@@ -159,7 +159,7 @@ func TestConversationStaysWithItsAgent(t *testing.T) {
 	b := newTestBridge(t, gemini, threeAgents(map[string]agent.Runner{"beta": beta}, "gemini", "beta"))
 	ask := func(in QueryInput) Answer {
 		t.Helper()
-		a, err := b.Query(t.Context(), in, nil)
+		a, err := b.Ask(t.Context(), in, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

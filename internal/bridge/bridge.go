@@ -2,10 +2,9 @@
 // deadline and reports how the answer was produced. It knows agents only through their row
 // in the table of agents and their [agent.Runner].
 //
-// How a call flows: a tool ([Bridge.Query], [Bridge.Search],
-// [Bridge.Structured]) checks its input and writes a prompt. call.ask lets the
-// runner ask the agent. The runner waits for the call's turn, and asks again with
-// the fallback model if the first one is overloaded. The call's deadline covers
+// How a call flows: [Bridge.Ask] checks the [Input] of a tool, which writes a prompt.
+// call.request lets the runner ask the agent. The runner waits for the call's turn, and asks
+// again with the fallback model if the first one is overloaded. The call's deadline covers
 // all of this.
 package bridge
 
@@ -178,67 +177,61 @@ type call struct {
 	meta     Meta
 }
 
-// limits are the checked [Common] part of a call's input.
-type limits struct {
-	agent      *asked
-	dir, model string
-	timeout    time.Duration
-}
-
-// limits checks the [Common] part of a call's input, and fills in the defaults. search
-// reports whether the agent must be able to search the web.
-func (b *Bridge) limits(c Common, search bool) (l limits, err error) {
+// check checks the input of a call. It returns the call, which has not begun.
+func (b *Bridge) check(in Input) (*call, error) {
+	if err := in.check(b); err != nil {
+		return nil, err
+	}
 	if err := checkDepth(); err != nil {
-		return l, err
+		return nil, err
 	}
-	names := b.cfg.Names
-	if l.agent, err = b.pick(c, search); err != nil {
-		return l, err
+	common, names := in.common(), b.cfg.Names
+	a, err := b.pick(common, in.searches())
+	if err != nil {
+		return nil, err
 	}
-	if l.dir, err = workingDirectory(c.WorkingDirectory); err != nil {
-		return l, fmt.Errorf("%s %w", names.Dir, err)
+	dir, err := workingDirectory(common.WorkingDirectory)
+	if err != nil {
+		return nil, fmt.Errorf("%s %w", names.Dir, err)
 	}
-	l.timeout = DefaultTimeout
-	if c.Timeout != nil {
-		l.timeout = time.Duration(*c.Timeout) * time.Millisecond
-		if l.timeout <= 0 || l.timeout > MaxTimeout {
-			return l, fmt.Errorf("%s is %d: give milliseconds from 1 to %d",
-				names.Timeout, *c.Timeout, MaxTimeout.Milliseconds())
+	timeout := DefaultTimeout
+	if common.Timeout != nil {
+		timeout = time.Duration(*common.Timeout) * time.Millisecond
+		if timeout <= 0 || timeout > MaxTimeout {
+			return nil, fmt.Errorf("%s is %d: give milliseconds from 1 to %d",
+				names.Timeout, *common.Timeout, MaxTimeout.Milliseconds())
 		}
 	}
-	l.model = cmp.Or(strings.TrimSpace(c.Model), l.agent.DefaultModel)
-	if l.model != "" && !agent.ValidModel(l.model) {
-		return l, fmt.Errorf("%s is %q, which is not a valid model name: give one such as %s, or "+
-			"leave it out", names.Model, shorten(l.model, 60), l.agent.Agent.ExampleModel)
+	model := cmp.Or(strings.TrimSpace(common.Model), a.DefaultModel)
+	if model != "" && !agent.ValidModel(model) {
+		return nil, fmt.Errorf("%s is %q, which is not a valid model name: give one such as %s, or "+
+			"leave it out", names.Model, shorten(model, 60), a.Agent.ExampleModel)
 	}
-	return l, nil
+	return &call{b: b, agent: a, dir: dir, model: model, timeout: timeout, emit: common.Emit, meta: Meta{Model: model}}, nil
 }
 
-// begin starts a call with its deadline and its progress reports. search reports whether
-// the agent must be able to search the web. The caller must call call.end.
-func (b *Bridge) begin(ctx context.Context, c Common, search bool, report func(string)) (context.Context, *call, error) {
-	l, err := b.limits(c, search)
+// begin starts a call with its deadline and its progress reports. The caller must call
+// call.end.
+func (b *Bridge) begin(ctx context.Context, in Input, report func(string)) (context.Context, *call, error) {
+	c, err := b.check(in)
 	if err != nil {
 		return nil, nil, err
 	}
-	runner, err := l.agent.run()
-	if err != nil {
+	if c.runner, err = c.agent.run(); err != nil {
 		return nil, nil, err
 	}
 	if err := b.enter(); err != nil {
 		return nil, nil, err
 	}
-	ctx, cancelTimeout := context.WithTimeoutCause(ctx, l.timeout, errTimeout)
+	c.start = time.Now()
+	ctx, cancelTimeout := context.WithTimeoutCause(ctx, c.timeout, errTimeout)
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(b.life, func() { cancel(context.Cause(b.life)) })
-	call := &call{
-		b: b, agent: l.agent, runner: runner, dir: l.dir, model: l.model, timeout: l.timeout, start: time.Now(),
-		cancel:   func() { stop(); cancel(nil); cancelTimeout() },
-		cause:    func() error { return context.Cause(ctx) },
-		progress: newProgress(l.agent.Agent, report), emit: c.Emit, meta: Meta{Model: l.model},
-	}
-	call.named()
-	return ctx, call, nil
+	c.cancel = func() { stop(); cancel(nil); cancelTimeout() }
+	c.cause = func() error { return context.Cause(ctx) }
+	c.progress = newProgress(c.agent.Agent, report)
+	c.named()
+	return ctx, c, nil
 }
 
 // use asks another agent than begin has chosen. The name may be empty.
@@ -317,8 +310,8 @@ type question struct {
 	change               *agent.Change
 }
 
-// ask asks the agent. The error is a [*Failure].
-func (c *call) ask(ctx context.Context, q question) (agent.Result, error) {
+// request asks the agent. The error is a [*Failure].
+func (c *call) request(ctx context.Context, q question) (agent.Result, error) {
 	model := c.model
 	if c.meta.Fallback != nil { // an earlier question of the call fell back
 		model = c.meta.Fallback.To

@@ -91,7 +91,7 @@ func TestQueryInput(t *testing.T) {
 		{"a file", QueryInput{Prompt: "x", Common: Common{WorkingDirectory: "bridge_test.go"}}, []string{"is not a directory"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := b.Query(t.Context(), test.in, nil)
+			_, err := b.Ask(t.Context(), test.in, nil)
 			wantWords(t, err, test.words...)
 		})
 	}
@@ -172,7 +172,7 @@ func TestPaceUnderConcurrency(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 4 {
 			wg.Go(func() {
-				if _, err := b.Query(t.Context(), QueryInput{Prompt: "x"}, nil); err != nil {
+				if _, err := b.Ask(t.Context(), QueryInput{Prompt: "x"}, nil); err != nil {
 					t.Error(err)
 				}
 			})
@@ -191,10 +191,10 @@ func TestDeadlineCoversTheQueue(t *testing.T) {
 			return hang(ctx)
 		}), func(c *Config) { c.MaxConcurrent = 1 })
 		var wg sync.WaitGroup
-		wg.Go(func() { b.Query(t.Context(), QueryInput{Prompt: "x"}, nil) })
+		wg.Go(func() { b.Ask(t.Context(), QueryInput{Prompt: "x"}, nil) })
 		synctest.Wait()
 		begin := time.Now()
-		_, err := b.Query(t.Context(), QueryInput{Prompt: "x", Common: Common{Timeout: ms(5 * time.Second)}}, nil)
+		_, err := b.Ask(t.Context(), QueryInput{Prompt: "x", Common: Common{Timeout: ms(5 * time.Second)}}, nil)
 		wantWords(t, err, "timed out after 5s", "5s of that in the queue")
 		if took := time.Since(begin); took != 5*time.Second {
 			t.Errorf("took %s", took)
@@ -214,7 +214,7 @@ func TestDeadlineCoversAll(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 4 { // two run, one of them at 7 s; two are queued
 			wg.Go(func() {
-				a, err := b.Query(t.Context(), QueryInput{Prompt: "x", Common: Common{Timeout: ms(5 * time.Second)}}, nil)
+				a, err := b.Ask(t.Context(), QueryInput{Prompt: "x", Common: Common{Timeout: ms(5 * time.Second)}}, nil)
 				wantWords(t, err, "timed out after 5s without an answer", "raise timeout")
 				if took := time.Since(begin); took != 5*time.Second || a.Meta.DurationMs != 5000 {
 					t.Errorf("took %s, says %d ms", took, a.Meta.DurationMs)
@@ -242,7 +242,7 @@ func TestTimeout(t *testing.T) {
 				}
 				return r, context.Cause(ctx)
 			}), nil)
-			a, err := b.Query(t.Context(), QueryInput{Prompt: "x"}, nil)
+			a, err := b.Ask(t.Context(), QueryInput{Prompt: "x"}, nil)
 			if text == "" {
 				wantWords(t, err, "timed out after 120s without an answer")
 				return
@@ -293,7 +293,7 @@ func TestFallback(t *testing.T) {
 				if test.timeout != 0 {
 					in.Timeout = ms(test.timeout)
 				}
-				a, err := b.Query(t.Context(), in, nil)
+				a, err := b.Ask(t.Context(), in, nil)
 				if got := strings.Join(asked, " "); got != test.asked {
 					t.Errorf("asked %q, want %q", got, test.asked)
 				}
@@ -332,7 +332,7 @@ func TestNotesSayWhatHappened(t *testing.T) {
 					}
 					return test.second, test.fails
 				}), func(c *Config) { c.FallbackModel = "flash" })
-				a, _ := b.Query(t.Context(), QueryInput{Prompt: "x", Common: Common{Model: "pro"}}, nil)
+				a, _ := b.Ask(t.Context(), QueryInput{Prompt: "x", Common: Common{Model: "pro"}}, nil)
 				if len(a.Notes) != 1 || a.Notes[0] != test.note || a.Meta.Model != test.model {
 					t.Errorf("notes %q, model %q; want %q, %q", a.Notes, a.Meta.Model, test.note, test.model)
 				}
@@ -350,7 +350,7 @@ func TestFallbackKeepsWhatThereWas(t *testing.T) {
 			}
 			return hang(ctx)
 		}), nil)
-		a, err := b.Query(t.Context(), QueryInput{Prompt: "x", Common: Common{Model: "pro"}}, nil)
+		a, err := b.Ask(t.Context(), QueryInput{Prompt: "x", Common: Common{Model: "pro"}}, nil)
 		if err != nil || !strings.HasSuffix(a.Text, "half of it") || !a.Meta.Partial {
 			t.Errorf("%q, %v", a.Text, err)
 		}
@@ -378,7 +378,7 @@ func TestRetriesAreGivenUp(t *testing.T) {
 					return say("at last")
 				}), nil)
 				begin := time.Now()
-				a, err := b.Query(t.Context(), QueryInput{Prompt: "x"}, nil)
+				a, err := b.Ask(t.Context(), QueryInput{Prompt: "x"}, nil)
 				if took := time.Since(begin); err != nil || took != want {
 					t.Errorf("%q, %v, after %s", a.Text, err, took)
 				}
@@ -396,7 +396,7 @@ func TestGivenUpRetryHasARemedy(t *testing.T) {
 		emit(agent.Retry{Attempt: 1, Wait: time.Hour, Kind: agent.Auth, Message: "no access"})
 		return hang(ctx)
 	}), nil)
-	_, err := b.Query(t.Context(), QueryInput{Prompt: "x"}, nil)
+	_, err := b.Ask(t.Context(), QueryInput{Prompt: "x"}, nil)
 	remedy := agents.Default().Remedies[agent.Auth]
 	wantWords(t, err, remedy.What, "no access", remedy.Next)
 }
@@ -416,7 +416,7 @@ func TestProgress(t *testing.T) {
 			}
 			return say("ok")
 		}), nil)
-		if _, err := b.Query(t.Context(), QueryInput{Prompt: "x"}, func(m string) {
+		if _, err := b.Ask(t.Context(), QueryInput{Prompt: "x"}, func(m string) {
 			got = append(got, fmt.Sprintf("%s %s", time.Since(begin).Round(100*time.Millisecond), m))
 		}); err != nil {
 			t.Fatal(err)
@@ -458,7 +458,7 @@ func TestPingAnswersWhileAllIsBusy(t *testing.T) {
 		}), func(c *Config) { c.MaxConcurrent = 1 })
 		var wg sync.WaitGroup
 		for range 2 {
-			wg.Go(func() { b.Query(t.Context(), QueryInput{Prompt: "x"}, nil) })
+			wg.Go(func() { b.Ask(t.Context(), QueryInput{Prompt: "x"}, nil) })
 		}
 		synctest.Wait()
 		text, err := b.Ping(t.Context())
@@ -491,7 +491,7 @@ func TestTemplatesOfTheUser(t *testing.T) {
 		prompt = r.Prompt
 		return say("ok")
 	}), func(c *Config) { c.Templates = dir })
-	if _, err := b.Search(t.Context(), SearchInput{Query: "q"}, nil); err != nil || prompt != "mine: q" {
+	if _, err := b.Ask(t.Context(), SearchInput{Query: "q"}, nil); err != nil || prompt != "mine: q" {
 		t.Errorf("prompt %q, %v", prompt, err)
 	}
 	if _, err := loadTemplates(filepath.Join(dir, "none"), "GEMINI_PROMPTS_DIR"); err == nil || !strings.Contains(err.Error(), "GEMINI_PROMPTS_DIR") || !strings.Contains(err.Error(), "not a directory") {
@@ -666,11 +666,11 @@ func TestStructured(t *testing.T) {
 				}
 				return say(test.answers[asked-1])
 			}), nil)
-			s, err := b.Structured(t.Context(), StructuredInput{Prompt: "x", Schema: Schema(test.schema)}, nil)
+			s, err := b.Ask(t.Context(), StructuredInput{Prompt: "x", Schema: Schema(test.schema)}, nil)
 			if test.words != nil {
 				wantWords(t, err, test.words...)
-			} else if err != nil || string(s.JSON) != test.want || s.Meta.Repaired != (len(test.answers) > 1) {
-				t.Errorf("got %s, %v, %+v", s.JSON, err, s.Meta)
+			} else if err != nil || s.Text != test.want || s.Meta.Repaired != (len(test.answers) > 1) {
+				t.Errorf("got %s, %v, %+v", s.Text, err, s.Meta)
 			}
 			if asked != len(test.answers) {
 				t.Errorf("asked %d times", asked)
@@ -702,10 +702,10 @@ func TestSchemaOfTheAgent(t *testing.T) {
 			warm.TakesSchema, row.Warm = takes, &warm
 			cfg.Agent = &row
 		})
-		s, err := b.Structured(t.Context(), StructuredInput{Prompt: "x", Schema: Schema(schema)}, nil)
-		if takes && (err != nil || string(s.JSON) != "1" || !slices.Equal(asked, []string{schema, ""})) ||
+		s, err := b.Ask(t.Context(), StructuredInput{Prompt: "x", Schema: Schema(schema)}, nil)
+		if takes && (err != nil || s.Text != "1" || !slices.Equal(asked, []string{schema, ""})) ||
 			!takes && (err == nil || len(asked) != 1) {
-			t.Errorf("takes %v: %s, %v; asked with %q", takes, s.JSON, err, asked)
+			t.Errorf("takes %v: %s, %v; asked with %q", takes, s.Text, err, asked)
 		}
 	}
 }

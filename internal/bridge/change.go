@@ -77,7 +77,7 @@ func (c *call) change(ctx context.Context, task *change.Task, talk *conversation
 	}
 	blocks, tools := fill("change-mode"), fill("change-mode-tools")
 	c.verbatim = true
-	result, askErr := c.ask(ctx, question{
+	result, askErr := c.request(ctx, question{
 		prompt: blocks, images: attached.images, conversation: talk.id, replay: talk.replay(blocks),
 		change: &agent.Change{
 			Prompt: tools, Replay: talk.replay(tools), Files: func() agent.Files { return task.Files() },

@@ -28,7 +28,7 @@ func changing(t *testing.T, answer string, meanwhile func(dir string), files map
 		}
 		return say(answer)
 	}), nil)
-	return b.Query(t.Context(), QueryInput{Prompt: "x", ChangeMode: true, Common: Common{WorkingDirectory: dir}}, nil)
+	return b.Ask(t.Context(), QueryInput{Prompt: "x", ChangeMode: true, Common: Common{WorkingDirectory: dir}}, nil)
 }
 
 func TestChangeModeReturnsEdits(t *testing.T) {
@@ -134,7 +134,7 @@ func TestWrittenAndFailed(t *testing.T) {
 		err := os.WriteFile(filepath.Join(dir, "b.txt"), nil, 0o600)
 		return agent.Result{}, errors.Join(err, &agent.Error{Kind: agent.Auth, Remedy: agent.Remedy{What: "it is not signed in", Next: "sign in"}})
 	}), nil)
-	_, err := b.Query(t.Context(), QueryInput{Prompt: "x", ChangeMode: true, Common: Common{WorkingDirectory: dir}}, nil)
+	_, err := b.Ask(t.Context(), QueryInput{Prompt: "x", ChangeMode: true, Common: Common{WorkingDirectory: dir}}, nil)
 	wantWords(t, err, "files changed while Gemini CLI ran", "it is not signed in")
 	var fault *agent.Error
 	if !errors.As(err, &fault) || fault.Kind != agent.Auth {
@@ -162,7 +162,7 @@ func TestSavedWhileItBegins(t *testing.T) {
 		prompt = r.Prompt
 		return say(changetest.Block("a.txt:1-1", "saved", "1"))
 	}), nil)
-	a, err := b.Query(t.Context(), QueryInput{Prompt: "x", Files: []string{"a.txt"}, ChangeMode: true, Common: Common{WorkingDirectory: dir}}, nil)
+	a, err := b.Ask(t.Context(), QueryInput{Prompt: "x", Files: []string{"a.txt"}, ChangeMode: true, Common: Common{WorkingDirectory: dir}}, nil)
 	if err != nil || len(a.Changes.Edits) != 1 || !strings.Contains(prompt, "saved") {
 		t.Errorf("%+v, %v; the prompt is %q", a.Changes, err, prompt)
 	}
@@ -184,7 +184,7 @@ func (dying) Run(ctx context.Context, r agent.Request, _ func(agent.Event)) (age
 func TestSnapshotSeesLateWrites(t *testing.T) {
 	dir := changetest.Project(t, true, map[string]string{"a.txt": "one\n"})
 	b := newTestBridge(t, dying{}, nil)
-	_, err := b.Query(t.Context(), QueryInput{Prompt: "x", ChangeMode: true, Common: Common{WorkingDirectory: dir}}, nil)
+	_, err := b.Ask(t.Context(), QueryInput{Prompt: "x", ChangeMode: true, Common: Common{WorkingDirectory: dir}}, nil)
 	wantWords(t, err, "files changed while Gemini CLI ran")
 }
 
@@ -206,7 +206,7 @@ func TestDiffOfASubdirectory(t *testing.T) {
 	dir := changetest.Project(t, true, map[string]string{"a.txt": "one\n", "sub dir/a.txt": "one\n"})
 	sub := filepath.Join(dir, "sub dir")
 	b := newTestBridge(t, answering(changetest.Block("a.txt:1-1", "one", "1")), nil)
-	a, err := b.Query(t.Context(), QueryInput{Prompt: "x", ChangeMode: true, Common: Common{WorkingDirectory: sub}}, nil)
+	a, err := b.Ask(t.Context(), QueryInput{Prompt: "x", ChangeMode: true, Common: Common{WorkingDirectory: sub}}, nil)
 	if err != nil || a.Changes.Edits[0].Path != "a.txt" {
 		t.Fatalf("%+v, %v", a.Changes, err)
 	}
@@ -229,7 +229,7 @@ func TestPartialChangesAreNone(t *testing.T) {
 		return agent.Result{Answer: "**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\n1"}, context.Cause(ctx)
 	}), nil)
 	timeout := Integer(2000)
-	_, err := b.Query(t.Context(), QueryInput{Prompt: "x", ChangeMode: true, Common: Common{WorkingDirectory: dir, Timeout: &timeout}}, nil)
+	_, err := b.Ask(t.Context(), QueryInput{Prompt: "x", ChangeMode: true, Common: Common{WorkingDirectory: dir, Timeout: &timeout}}, nil)
 	wantWords(t, err, "timed out")
 	var f *Failure
 	if !errors.As(err, &f) || f.Partial == "" {
@@ -252,7 +252,7 @@ func TestEmptyDirectoriesAreRemoved(t *testing.T) {
 			}
 			return agent.Result{Model: "gemini-test", Changed: true}, nil
 		}), nil)
-		a, err := b.Query(t.Context(), QueryInput{Prompt: "x", ChangeMode: true, Common: Common{WorkingDirectory: dir}}, nil)
+		a, err := b.Ask(t.Context(), QueryInput{Prompt: "x", ChangeMode: true, Common: Common{WorkingDirectory: dir}}, nil)
 		if err != nil || len(a.Changes.Edits) != 1 || a.Changes.AppliedWrites {
 			t.Errorf("repository %v: %+v, %v", repository, a.Changes, err)
 		}

@@ -66,16 +66,6 @@ func (c *chunkCache) keep(key string, pieces []string) {
 	}
 }
 
-// all returns the pieces of a key, or nil if they have expired.
-func (c *chunkCache) all(key string) []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if el := c.entries[key]; el != nil {
-		return el.Value.(*cached).pieces
-	}
-	return nil
-}
-
 func (c *chunkCache) removeLocked(el *list.Element) {
 	e := c.recent.Remove(el).(*cached)
 	delete(c.entries, e.key)

@@ -23,12 +23,12 @@ func TestConversation(t *testing.T) {
 	p := newParrot()
 	b := newTestBridge(t, p, nil)
 	dir := t.TempDir()
-	first, err := b.Query(t.Context(), QueryInput{Prompt: "one", Common: Common{WorkingDirectory: dir, Model: "gemini-x"}}, nil)
+	first, err := b.Ask(t.Context(), QueryInput{Prompt: "one", Common: Common{WorkingDirectory: dir, Model: "gemini-x"}}, nil)
 	id := first.Meta.SessionID
 	if err != nil || id == "" || p.last().Conversation != id || p.last().Replay != "" {
 		t.Fatalf("got %+v, %v; asked %+v", first, err, p.last())
 	}
-	second, err := b.Query(t.Context(), QueryInput{Prompt: "two", SessionID: id}, nil)
+	second, err := b.Ask(t.Context(), QueryInput{Prompt: "two", SessionID: id}, nil)
 	asked := p.last()
 	if err != nil || second.Meta.SessionID != id || asked.Conversation != id || asked.Prompt != "two" || asked.Model != "gemini-x" {
 		t.Errorf("got %+v, %v; asked %+v", second, err, asked)
@@ -42,14 +42,14 @@ func TestConversation(t *testing.T) {
 		}
 	}
 	// Conversations are independent.
-	if _, err := b.Query(t.Context(), QueryInput{Prompt: "three"}, nil); err != nil || p.last().Conversation == id || p.last().Replay != "" {
+	if _, err := b.Ask(t.Context(), QueryInput{Prompt: "three"}, nil); err != nil || p.last().Conversation == id || p.last().Replay != "" {
 		t.Errorf("%v; asked %+v", err, p.last())
 	}
 	// A failed query is not part of the conversation.
-	if _, err := b.Query(t.Context(), QueryInput{Prompt: "fail", SessionID: id}, nil); err == nil {
+	if _, err := b.Ask(t.Context(), QueryInput{Prompt: "fail", SessionID: id}, nil); err == nil {
 		t.Error("no error")
 	}
-	if _, err := b.Query(t.Context(), QueryInput{Prompt: "four", SessionID: id}, nil); err != nil || strings.Contains(p.last().Replay, "fail") {
+	if _, err := b.Ask(t.Context(), QueryInput{Prompt: "four", SessionID: id}, nil); err != nil || strings.Contains(p.last().Replay, "fail") {
 		t.Errorf("%v; told %q", err, p.last().Replay)
 	}
 	if all := b.conversations.list(); len(all) != 2 || all[0].Queries+all[1].Queries != 4 {
@@ -58,7 +58,7 @@ func TestConversation(t *testing.T) {
 	if !b.conversations.close(id) || b.conversations.close(id) || p.known[id] {
 		t.Error("it is closed never, or twice, or not forgotten")
 	}
-	_, err = b.Query(t.Context(), QueryInput{Prompt: "five", SessionID: id}, nil)
+	_, err = b.Ask(t.Context(), QueryInput{Prompt: "five", SessionID: id}, nil)
 	wantWords(t, err, "no session", "omit sessionId")
 }
 
@@ -98,13 +98,13 @@ func TestConversationOfAnotherBridge(t *testing.T) {
 	dir := t.TempDir()
 	ask := func(b *Bridge, id, prompt string) string {
 		t.Helper()
-		a, err := b.Query(t.Context(), QueryInput{Prompt: prompt, SessionID: id, Common: Common{Model: "gemini-x"}}, nil)
+		a, err := b.Ask(t.Context(), QueryInput{Prompt: prompt, SessionID: id, Common: Common{Model: "gemini-x"}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return a.Meta.SessionID
 	}
-	first, err := one.Query(t.Context(), QueryInput{Prompt: "first", Common: Common{WorkingDirectory: dir}}, nil)
+	first, err := one.Ask(t.Context(), QueryInput{Prompt: "first", Common: Common{WorkingDirectory: dir}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,13 +119,13 @@ func TestConversationOfAnotherBridge(t *testing.T) {
 	if replay := p.last().Replay; !strings.Contains(replay, "You said: first") || !strings.Contains(replay, "You said: second") {
 		t.Errorf("continued with %q", replay)
 	}
-	_, err = two.Query(t.Context(), QueryInput{Prompt: "x", SessionID: "guessed"}, nil)
+	_, err = two.Ask(t.Context(), QueryInput{Prompt: "x", SessionID: "guessed"}, nil)
 	wantWords(t, err, "no session")
 
 	// If the pool cannot be asked, that is the error. A bridge's own conversations continue.
 	p.err = errors.New("the pool is away")
 	ask(one, id, "fourth")
-	_, err = start().Query(t.Context(), QueryInput{Prompt: "x", SessionID: id}, nil)
+	_, err = start().Ask(t.Context(), QueryInput{Prompt: "x", SessionID: id}, nil)
 	wantWords(t, err, id, "cannot be looked up", "the pool is away", "omit sessionId")
 }
 
@@ -134,7 +134,7 @@ func TestConversationsAreBounded(t *testing.T) {
 		p := newParrot()
 		b := newTestBridge(t, p, nil)
 		ask := func(id, prompt string) (string, error) {
-			a, err := b.Query(t.Context(), QueryInput{Prompt: prompt, SessionID: id}, nil)
+			a, err := b.Ask(t.Context(), QueryInput{Prompt: prompt, SessionID: id}, nil)
 			time.Sleep(time.Second)
 			return a.Meta.SessionID, err
 		}
@@ -184,14 +184,14 @@ func TestConversationTakesTurns(t *testing.T) {
 			return inner(ctx, req, emit)
 		}
 		b := newTestBridge(t, p, nil)
-		first, err := b.Query(t.Context(), QueryInput{Prompt: "one"}, nil)
+		first, err := b.Ask(t.Context(), QueryInput{Prompt: "one"}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var wg sync.WaitGroup
 		for range 2 {
 			wg.Go(func() {
-				if _, err := b.Query(t.Context(), QueryInput{Prompt: "more", SessionID: first.Meta.SessionID}, nil); err != nil {
+				if _, err := b.Ask(t.Context(), QueryInput{Prompt: "more", SessionID: first.Meta.SessionID}, nil); err != nil {
 					t.Error(err)
 				}
 			})
@@ -322,7 +322,7 @@ func TestJobWaitersShareNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, second := server.jobResult(j), server.jobResult(j)
+	first, second := j.result(), j.result()
 	first.Meta["model"], first.Content[0] = "changed", &mcp.TextContent{Text: "changed"}
 	if second.Meta["model"] != "gemini-test" || second.Content[0].(*mcp.TextContent).Text != "at last" {
 		t.Errorf("what one waiter's result holds is in another's: %+v", second)
@@ -348,7 +348,7 @@ func TestJobsWaitInTheQueue(t *testing.T) {
 			var wg sync.WaitGroup
 			errs := make([]error, 2)
 			for i := range errs {
-				wg.Go(func() { _, errs[i] = b.Query(ctx, QueryInput{Prompt: "x"}, nil) })
+				wg.Go(func() { _, errs[i] = b.Ask(ctx, QueryInput{Prompt: "x"}, nil) })
 			}
 			wg.Wait()
 			if failed := errs[0] != nil || errs[1] != nil; failed == job {

@@ -29,7 +29,7 @@ func TestHistory(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer b.Close()
-		a, err := b.Query(t.Context(), QueryInput{Prompt: prompt, SessionID: id, Common: Common{WorkingDirectory: dir}}, nil)
+		a, err := b.Ask(t.Context(), QueryInput{Prompt: prompt, SessionID: id, Common: Common{WorkingDirectory: dir}}, nil)
 		if strings.Contains(prompt, "fail") != (err != nil) {
 			t.Fatal(err)
 		}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -45,11 +44,12 @@ type job struct {
 	mu       sync.Mutex
 	progress string
 	news     chan struct{} // closed at the next report
-	result   *mcp.CallToolResult
-	pieces   []string // the parts of a long answer, for the key in the result's _meta
-	key      string
-	ended    time.Time
-	stopped  bool // cancel-job ended it
+	// result makes the job's result, a new one each time: the SDK modifies the results that a
+	// handler returns. It is nil while the job is running.
+	result  func() *mcp.CallToolResult
+	ended   time.Time
+	failed  bool
+	stopped bool // cancel-job ended it
 }
 
 // report sets the progress of the job and wakes its waiters.
@@ -160,7 +160,7 @@ func (j *job) state() jobState {
 		switch {
 		case j.stopped:
 			s.State = "cancelled"
-		case j.result.IsError:
+		case j.failed:
 			s.State = "failed"
 		}
 	}
@@ -184,117 +184,66 @@ func (js *jobs) list() []jobState {
 // jobKey is the context key of a job.
 type jobKey struct{}
 
-// startJob is the name of the tool that starts a job.
-const startJob = "start-job"
+// The names of tools that others refer to. startJob starts those in jobTools as jobs.
+const (
+	queryTool, changeTool, searchTool, structuredTool = "query", "change", "search", "structured"
 
-// jobTools lists the tools that can run as jobs.
-var jobTools = []string{"query", "change", searchTool, "structured"}
+	startJob = "start-job"
+)
 
-// searchTool is the name of the tool that searches the web.
-const searchTool = "search"
+// jobTools lists the tools that ask an agent. They can run as jobs.
+var jobTools = []string{queryTool, changeTool, searchTool, structuredTool}
 
 func (s *Server) startJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	var in struct {
-		Tool      string         `json:"tool"`
-		Arguments map[string]any `json:"arguments"`
+	var args struct {
+		Tool      string          `json:"tool"`
+		Arguments json.RawMessage `json:"arguments"`
 	}
-	if r := s.input(ctx, req, &in, nil); r != nil {
+	if r := s.input(ctx, req, req.Params.Arguments, &args, nil); r != nil {
 		return r, nil
 	}
-	if !slices.Contains(jobTools, in.Tool) {
-		return failed(fmt.Errorf("tool is %q: it must be one of %s",
-			shorten(in.Tool, 60), strings.Join(jobTools, ", ")), Meta{Model: "none"}), nil
+	if !slices.Contains(jobTools, args.Tool) {
+		return refused(fmt.Errorf("tool is %q: it must be one of %s",
+			shorten(args.Tool, 60), strings.Join(jobTools, ", "))), nil
 	}
-	// Ask the client for its root now, because a job cannot.
-	dir, _ := in.Arguments["workingDirectory"].(string)
-	if !filepath.IsAbs(dir) {
-		root, result := s.roots.first(ctx, req)
-		if result != nil {
-			return result, nil
-		}
-		abs, err := workingDirectory(filepath.Join(root, dir))
-		if err != nil {
-			return failed(fmt.Errorf("%s %w", s.b.cfg.Names.Dir, err), Meta{Model: "none"}), nil
-		}
-		if in.Arguments == nil {
-			in.Arguments = make(map[string]any)
-		}
-		in.Arguments["workingDirectory"] = abs
+	in, r := s.question(ctx, req, args.Tool, args.Arguments)
+	if r != nil {
+		return r, nil
 	}
-	arguments, err := json.Marshal(in.Arguments)
-	if err != nil {
-		return failed(err, Meta{Model: "none"}), nil
-	}
-	if err := s.b.checkArguments(in.Tool, arguments); err != nil {
-		return failed(err, Meta{Model: "none"}), nil
-	}
-	about, _ := in.Arguments["prompt"].(string)
-	if in.Tool == "search" {
-		about, _ = in.Arguments["query"].(string)
+	if err := s.checkJob(in); err != nil {
+		return refused(err), nil
 	}
 	j := &job{
-		id: rand.Text(), tool: in.Tool, about: summary(about),
+		id: rand.Text(), tool: args.Tool, about: summary(in.question()),
 		started: time.Now(), done: make(chan struct{}), news: make(chan struct{}),
 	}
 	// The job outlives this call.
 	run, cancel := context.WithCancelCause(context.WithValue(s.jobs.life, jobKey{}, j))
 	j.cancel = cancel
-	call := &mcp.CallToolRequest{Session: req.Session, Extra: req.Extra, Params: &mcp.CallToolParamsRaw{Name: in.Tool, Arguments: arguments}}
-	err = s.jobs.start(j, func() {
+	err := s.jobs.start(j, func() {
 		defer cancel(nil)
-		result, err := s.handlers[in.Tool](run, call)
-		if err != nil {
-			result = failed(err, Meta{})
-		}
+		result := s.answer(run, req, in)
+		failed := result().IsError
 		j.mu.Lock()
-		j.result, j.ended = result, time.Now()
-		j.stopped = result.IsError && context.Cause(run) == errJobCancelled
-		if chunk, ok := result.Meta["chunk"].(map[string]any); ok {
-			j.key, _ = chunk["cacheKey"].(string)
-			j.pieces = s.b.chunks.all(j.key)
-		}
+		j.result, j.ended, j.failed = result, time.Now(), failed
+		j.stopped = failed && context.Cause(run) == errJobCancelled
 		j.mu.Unlock()
 		close(j.done)
 	})
 	if err != nil {
 		cancel(nil)
-		return failed(err, Meta{Model: "none"}), nil
+		return refused(err), nil
 	}
-	r := notice(fmt.Sprintf(`Job %s has started. For its result, call wait-job {"jobId":"%s"}`, j.id, j.id))
+	r = notice(fmt.Sprintf(`Job %s has started. For its result, call wait-job {"jobId":"%s"}`, j.id, j.id))
 	r.Meta["jobId"] = j.id
 	return r, nil
 }
 
-// checkArguments returns the error of a call whose arguments are not valid.
-func (b *Bridge) checkArguments(tool string, arguments json.RawMessage) error {
-	var err error
-	var common Common
-	switch tool {
-	case "search":
-		var in SearchInput
-		if err = decode(arguments, &in); err == nil {
-			err = b.checkSearch(in)
-		}
-		common = in.Common
-	case "structured":
-		var in StructuredInput
-		if err = decode(arguments, &in); err == nil {
-			_, err = b.checkStructured(in)
-		}
-		common = in.Common
-	default:
-		var in QueryInput
-		if err = decode(arguments, &in); err == nil {
-			err = b.checkQuery(in)
-		}
-		if err == nil && len(in.Agents) > 0 {
-			in.ChangeMode = in.ChangeMode || tool == "change"
-			err = b.CheckPanel(in)
-		}
-		common = in.Common
-	}
-	if err == nil {
-		_, err = b.limits(common, tool == "search")
+// checkJob returns the error of a job whose input is not valid.
+func (s *Server) checkJob(in Input) error {
+	_, err := s.b.check(in)
+	if q, ok := in.(*QueryInput); ok && err == nil && len(q.Agents) > 0 {
+		err = s.b.CheckPanel(*q)
 	}
 	return err
 }
@@ -304,20 +253,20 @@ func (s *Server) waitJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.Ca
 		JobID   string   `json:"jobId"`
 		Timeout *Integer `json:"timeout"`
 	}
-	if r := s.input(ctx, req, &in, nil); r != nil {
+	if r := s.input(ctx, req, req.Params.Arguments, &in, nil); r != nil {
 		return r, nil
 	}
 	wait := jobWaitTimeout
 	if in.Timeout != nil {
 		wait = time.Duration(*in.Timeout) * time.Millisecond
 		if wait < 0 || wait > maxJobWaitTimeout {
-			return failed(fmt.Errorf("timeout is %d: give milliseconds from 0 to %d",
-				*in.Timeout, maxJobWaitTimeout.Milliseconds()), Meta{Model: "none"}), nil
+			return refused(fmt.Errorf("timeout is %d: give milliseconds from 0 to %d",
+				*in.Timeout, maxJobWaitTimeout.Milliseconds())), nil
 		}
 	}
 	j, err := s.jobs.get(in.JobID)
 	if err != nil {
-		return failed(err, Meta{Model: "none"}), nil
+		return refused(err), nil
 	}
 	report := reporter(ctx, req)
 	over := time.NewTimer(wait)
@@ -333,7 +282,7 @@ func (s *Server) waitJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.Ca
 		}
 		select {
 		case <-j.done:
-			return s.jobResult(j), nil
+			return j.result(), nil
 		case <-news:
 		case <-beat.C:
 		case <-ctx.Done():
@@ -341,7 +290,7 @@ func (s *Server) waitJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.Ca
 		case <-over.C:
 			select {
 			case <-j.done:
-				return s.jobResult(j), nil
+				return j.result(), nil
 			default:
 			}
 			state := j.state()
@@ -354,28 +303,16 @@ func (s *Server) waitJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.Ca
 	}
 }
 
-// jobResult returns the result of a job that has ended. Each call returns a
-// copy, because the SDK modifies the result that a handler returns. The parts of
-// a long answer are kept for another cacheTTL.
-func (s *Server) jobResult(j *job) *mcp.CallToolResult {
-	if len(j.pieces) > 0 {
-		s.b.chunks.keep(j.key, j.pieces)
-	}
-	r := *j.result
-	r.Meta, r.Content = maps.Clone(r.Meta), slices.Clone(r.Content)
-	return &r
-}
-
 func (s *Server) cancelJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	var in struct {
 		JobID string `json:"jobId"`
 	}
-	if r := s.input(ctx, req, &in, nil); r != nil {
+	if r := s.input(ctx, req, req.Params.Arguments, &in, nil); r != nil {
 		return r, nil
 	}
 	j, err := s.jobs.get(in.JobID)
 	if err != nil {
-		return failed(err, Meta{Model: "none"}), nil
+		return refused(err), nil
 	}
 	ended := notice("The job has already ended: call wait-job for its result.")
 	select {
@@ -396,7 +333,7 @@ func (s *Server) cancelJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.
 }
 
 func (s *Server) listJobs(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	if r := s.input(ctx, req, &struct{}{}, nil); r != nil {
+	if r := s.input(ctx, req, req.Params.Arguments, &struct{}{}, nil); r != nil {
 		return r, nil
 	}
 	return listed("jobs", s.jobs.list()), nil

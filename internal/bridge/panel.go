@@ -2,7 +2,6 @@ package bridge
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -72,7 +71,7 @@ func (b *Bridge) Panel(ctx context.Context, in QueryInput, report func(string), 
 					report(name + ": " + message)
 				}
 			}
-			a, err := b.Query(ctx, one, tell)
+			a, err := b.Ask(ctx, one, tell)
 			answer := PanelAnswer{Agent: name, Text: a.Text, Notes: a.Notes, Meta: a.Meta}
 			answer.Meta.Agent = name
 			switch f := (*Failure)(nil); {
@@ -104,12 +103,9 @@ func (b *Bridge) Heading(a PanelAnswer) string {
 	return fmt.Sprintf("%s (%s)", b.named(a.Agent).Agent.DisplayName, details)
 }
 
-// panel answers a call of query that names several agents.
-func (s *Server) panel(ctx context.Context, req *mcp.CallToolRequest, in QueryInput) (*mcp.CallToolResult, error) {
-	answers, err := s.b.Panel(ctx, in, reporter(ctx, req), nil)
-	if err != nil {
-		return failed(err, Meta{}), nil
-	}
+// panelResult returns the answers of a panel as a tool result. cancelled reports whether the
+// client did not wait for all of them.
+func (s *Server) panelResult(req *mcp.CallToolRequest, answers []PanelAnswer, cancelled bool) *mcp.CallToolResult {
 	var text strings.Builder
 	failures := 0
 	meta := Meta{Model: "several"}
@@ -134,17 +130,14 @@ func (s *Server) panel(ctx context.Context, req *mcp.CallToolRequest, in QueryIn
 	r := s.result(req, Answer{Text: strings.TrimSpace(text.String()), Meta: meta}, nil)
 	// The structured content comes at once, so it has room for the beginnings only.
 	room := (pageOf(client(req)).bytes - notesRoom) / len(answers)
+	beginnings := slices.Clone(answers)
 	for i, a := range answers {
 		if len(a.Text) > room {
-			answers[i].Text = strings.ToValidUTF8(a.Text[:room], "")
-			answers[i].Notes = append(slices.Clone(a.Notes), "the text is cut here: the parts of the result have all of it")
+			beginnings[i].Text = strings.ToValidUTF8(a.Text[:room], "")
+			beginnings[i].Notes = append(slices.Clone(a.Notes), "the text is cut here: the parts of the result have all of it")
 		}
 	}
-	data, err := json.Marshal(map[string]any{"answers": answers})
-	if err != nil {
-		return nil, err
-	}
-	r.StructuredContent = json.RawMessage(data)
-	r.IsError = failures == len(answers) || failures > 0 && ctx.Err() != nil
-	return r, nil
+	r.StructuredContent = map[string]any{"answers": beginnings}
+	r.IsError = failures == len(answers) || failures > 0 && cancelled
+	return r
 }

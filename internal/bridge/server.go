@@ -137,17 +137,16 @@ func fill(row *agent.Agent, text string) string {
 
 // A Server serves the tools of a bridge to one MCP client.
 type Server struct {
-	b        *Bridge
-	mcp      *mcp.Server
-	roots    roots
-	jobs     *jobs
-	handlers map[string]mcp.ToolHandler
-	called   atomic.Bool // a tool was called: see ahead
+	b      *Bridge
+	mcp    *mcp.Server
+	roots  roots
+	jobs   *jobs
+	called atomic.Bool // a tool was called: see ahead
 }
 
 // NewServer returns an MCP server for the bridge.
 func NewServer(b *Bridge) *Server {
-	s := &Server{b: b, jobs: newJobs(b.life), handlers: make(map[string]mcp.ToolHandler)}
+	s := &Server{b: b, jobs: newJobs(b.life)}
 	all := b.usable()
 	row := b.spoken(all)
 	options := &mcp.ServerOptions{
@@ -164,7 +163,6 @@ func NewServer(b *Bridge) *Server {
 	}
 	for _, t := range s.tools(row, all) {
 		s.mcp.AddTool(t.tool, s.ahead(t))
-		s.handlers[t.tool.Name] = t.handle
 	}
 	return s
 }
@@ -247,7 +245,7 @@ func (s *Server) tools(row *agent.Agent, all []*asked) []tool {
 		"Omit it to start a new conversation.")
 	length := integer("Maximum length of the answer, in words.", MaxWords)
 	tools := []tool{
-		define("query", "{{model}} Query",
+		define(queryTool, "{{model}} Query",
 			"Ask {{model}} a question about code, a document, an image or a design, or for a second opinion. "+
 				"{{model}} reads the files it needs in workingDirectory on its own. It cannot change files. "+
 				"A long answer comes in parts: see fetch-chunk.",
@@ -258,14 +256,14 @@ func (s *Server) tools(row *agent.Agent, all []*asked) []tool {
 					"{edits, diff, response}, as the tool change does. Nothing is written."},
 				"sessionId": session,
 			},
-			[]string{"prompt"}, mcp.ToolAnnotations{OpenWorldHint: yes}, s.callQuery).withLargeResult(),
-		define("change", "Propose Changes",
+			[]string{"prompt"}, mcp.ToolAnnotations{OpenWorldHint: yes}, s.handler(queryTool)).withLargeResult(),
+		define(changeTool, "Propose Changes",
 			"Ask {{model}} to change files. Returns the edits and a unified diff for you to apply. Nothing is written.",
 			map[string]any{
 				"prompt": text("What to change, with everything that {{model}} needs to know."), "files": files, "model": model,
 				"workingDirectory": dir, "timeout": timeout, "maxResponseLength": length, "sessionId": session,
 			},
-			[]string{"prompt"}, mcp.ToolAnnotations{OpenWorldHint: yes}, s.callChange).withLargeResult().withOutput(changesSchema),
+			[]string{"prompt"}, mcp.ToolAnnotations{OpenWorldHint: yes}, s.handler(changeTool)).withLargeResult().withOutput(changesSchema),
 		define(searchTool, "Web Search",
 			"Ask {{model}} to search the web and to answer with sources: current versions, documentation, news, "+
 				"error messages.",
@@ -273,8 +271,8 @@ func (s *Server) tools(row *agent.Agent, all []*asked) []tool {
 				"query": text("What to find out."), "model": model,
 				"workingDirectory": dir, "timeout": timeout, "maxResponseLength": length,
 			},
-			[]string{"query"}, mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: yes}, s.callSearch),
-		define("structured", "Structured Output",
+			[]string{"query"}, mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: yes}, s.handler(searchTool)),
+		define(structuredTool, "Structured Output",
 			"Ask {{model}} for JSON that is valid under your JSON Schema: extraction, classification, data with "+
 				"a fixed shape. {{model}} may correct an invalid answer once. If it is still invalid, the call "+
 				"fails and lists the errors.",
@@ -287,7 +285,7 @@ func (s *Server) tools(row *agent.Agent, all []*asked) []tool {
 				},
 				"files": files, "model": model, "workingDirectory": dir, "timeout": timeout,
 			},
-			[]string{"prompt", "schema"}, mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: yes}, s.callStructured),
+			[]string{"prompt", "schema"}, mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: yes}, s.handler(structuredTool)),
 		define("fetch-chunk", "Fetch Cached Chunk",
 			fmt.Sprintf("Get another part of a long answer from query or search. Parts are kept for %d minutes.",
 				int(cacheTTL.Minutes())),
@@ -368,7 +366,7 @@ func offerAgents(tools []tool, all []*asked) {
 		}
 		properties := t.tool.InputSchema.(map[string]any)["properties"].(map[string]any)
 		properties["agent"] = one
-		if t.tool.Name == "query" {
+		if t.tool.Name == queryTool {
 			properties["agents"] = map[string]any{
 				"type": "array", "items": map[string]any{"type": "string", "enum": names(able)}, "minItems": 2,
 				"description": "Several agents to ask the same question at the same time, instead of agent. Each answers on its own.",
@@ -388,58 +386,49 @@ func clientName(session mcp.Session) string {
 	return ""
 }
 
-func (s *Server) callQuery(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	var in QueryInput
-	if r := s.input(ctx, req, &in, &in.Common); r != nil {
-		return r, nil
+// handler returns the handler of a tool that asks an agent.
+func (s *Server) handler(tool string) mcp.ToolHandler {
+	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		in, r := s.question(ctx, req, tool, req.Params.Arguments)
+		if r != nil {
+			return r, nil
+		}
+		return s.answer(ctx, req, in)(), nil
 	}
-	if len(in.Agents) > 0 {
-		return s.panel(ctx, req, in)
-	}
-	a, err := s.b.Query(ctx, in, reporter(ctx, req))
-	return s.result(req, a, err), nil
 }
 
-func (s *Server) callChange(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	var in QueryInput
-	if r := s.input(ctx, req, &in, &in.Common); r != nil {
-		return r, nil
+// question reads the arguments of a tool that asks an agent. If it returns a result, that is
+// the answer to the call.
+func (s *Server) question(ctx context.Context, req *mcp.CallToolRequest, tool string, args json.RawMessage) (Input, *mcp.CallToolResult) {
+	switch tool {
+	case searchTool:
+		in := new(SearchInput)
+		return in, s.input(ctx, req, args, in, &in.Common)
+	case structuredTool:
+		in := new(StructuredInput)
+		return in, s.input(ctx, req, args, in, &in.Common)
 	}
-	in.ChangeMode = true
-	if len(in.Agents) > 0 {
-		return failed(s.b.CheckPanel(in), Meta{}), nil
-	}
-	a, err := s.b.Query(ctx, in, reporter(ctx, req))
-	return s.result(req, a, err), nil
+	in := new(QueryInput)
+	r := s.input(ctx, req, args, in, &in.Common)
+	in.ChangeMode = in.ChangeMode || tool == changeTool
+	return in, r
 }
 
-func (s *Server) callSearch(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	var in SearchInput
-	if r := s.input(ctx, req, &in, &in.Common); r != nil {
-		return r, nil
+// answer asks an agent, or several. It returns a function that makes the result of the call,
+// a new one each time.
+func (s *Server) answer(ctx context.Context, req *mcp.CallToolRequest, in Input) func() *mcp.CallToolResult {
+	report := reporter(ctx, req)
+	q, ok := in.(*QueryInput)
+	if !ok || len(q.Agents) == 0 {
+		a, err := s.b.Ask(ctx, in, report)
+		return func() *mcp.CallToolResult { return s.result(req, a, err) }
 	}
-	a, err := s.b.Search(ctx, in, reporter(ctx, req))
-	return s.result(req, a, err), nil
-}
-
-func (s *Server) callStructured(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	var in StructuredInput
-	if r := s.input(ctx, req, &in, &in.Common); r != nil {
-		return r, nil
-	}
-	out, err := s.b.Structured(ctx, in, reporter(ctx, req))
+	answers, err := s.b.Panel(ctx, *q, report, nil)
 	if err != nil {
-		return failed(err, out.Meta), nil
+		return func() *mcp.CallToolResult { return failed(err, Meta{}) }
 	}
-	r := &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: string(out.JSON)}}, Meta: meta(out.Meta)}
-	if len(out.Notes) > 0 {
-		r.Meta["notes"] = out.Notes
-	}
-	// The protocol requires structured content to be an object.
-	if bytes.HasPrefix(out.JSON, []byte("{")) {
-		r.StructuredContent = out.JSON
-	}
-	return r, nil
+	cancelled := ctx.Err() != nil
+	return func() *mcp.CallToolResult { return s.panelResult(req, answers, cancelled) }
 }
 
 func (s *Server) fetchChunk(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -448,7 +437,7 @@ func (s *Server) fetchChunk(ctx context.Context, req *mcp.CallToolRequest) (*mcp
 		CacheKey   string   `json:"cacheKey"`
 		ChunkIndex *Integer `json:"chunkIndex"`
 	}
-	if r := s.input(ctx, req, &in, nil); r != nil {
+	if r := s.input(ctx, req, req.Params.Arguments, &in, nil); r != nil {
 		return r, nil
 	}
 	m := func() Meta { return Meta{DurationMs: time.Since(start).Milliseconds(), Model: "none"} }
@@ -466,7 +455,7 @@ func (s *Server) fetchChunk(ctx context.Context, req *mcp.CallToolRequest) (*mcp
 }
 
 func (s *Server) listSessions(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	if r := s.input(ctx, req, &struct{}{}, nil); r != nil {
+	if r := s.input(ctx, req, req.Params.Arguments, &struct{}{}, nil); r != nil {
 		return r, nil
 	}
 	return listed("sessions", s.b.conversations.list()), nil
@@ -476,25 +465,31 @@ func (s *Server) closeSession(ctx context.Context, req *mcp.CallToolRequest) (*m
 	var in struct {
 		SessionID string `json:"sessionId"`
 	}
-	if r := s.input(ctx, req, &in, nil); r != nil {
+	if r := s.input(ctx, req, req.Params.Arguments, &in, nil); r != nil {
 		return r, nil
 	}
 	if !s.b.conversations.close(in.SessionID) {
-		return failed(errors.New("there is no such session: list-sessions returns the existing ones"), Meta{Model: "none"}), nil
+		return refused(errors.New("there is no such session: list-sessions returns the existing ones")), nil
 	}
 	return notice("closed"), nil
 }
 
-// notice returns a result that no model wrote.
-func notice(text string) *mcp.CallToolResult {
-	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}, Meta: meta(Meta{Model: "none"})}
+// text returns a result with one text.
+func text(s string, m Meta) *mcp.CallToolResult {
+	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: s}}, Meta: meta(m)}
 }
+
+// notice returns a result that no model wrote.
+func notice(s string) *mcp.CallToolResult { return text(s, Meta{Model: "none"}) }
+
+// refused returns the error of a call that asked no model.
+func refused(err error) *mcp.CallToolResult { return failed(err, Meta{Model: "none"}) }
 
 // listed returns a list as text and as structured content.
 func listed(name string, list any) *mcp.CallToolResult {
 	data, err := json.Marshal(map[string]any{name: list})
 	if err != nil {
-		return failed(err, Meta{Model: "none"})
+		return refused(err)
 	}
 	r := notice(string(data))
 	r.StructuredContent = json.RawMessage(data)
@@ -503,7 +498,7 @@ func listed(name string, list any) *mcp.CallToolResult {
 
 func (s *Server) ping(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	start := time.Now()
-	if r := s.input(ctx, req, &struct{}{}, nil); r != nil {
+	if r := s.input(ctx, req, req.Params.Arguments, &struct{}{}, nil); r != nil {
 		return r, nil
 	}
 	text, err := s.b.Ping(ctx)
@@ -562,33 +557,25 @@ func (b *Bridge) Ping(ctx context.Context) (string, error) {
 
 // input reads a tool's arguments into in. If it returns a result, that is the
 // answer to the call: an error, or a request for the client's roots.
-func (s *Server) input(ctx context.Context, req *mcp.CallToolRequest, in any, common *Common) *mcp.CallToolResult {
-	args := req.Params.Arguments
+func (s *Server) input(ctx context.Context, req *mcp.CallToolRequest, args json.RawMessage, in any, common *Common) *mcp.CallToolResult {
 	if len(args) == 0 {
 		args = json.RawMessage("{}")
 	}
-	if err := decode(args, in); err != nil {
-		return failed(err, Meta{})
+	dec := json.NewDecoder(bytes.NewReader(args))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(in); err != nil {
+		return failed(fmt.Errorf("%s: see the tool's input schema", explain(err)), Meta{})
 	}
-	if common != nil {
-		common.client = client(req)
+	if common == nil {
+		return nil
 	}
-	if common == nil || filepath.IsAbs(common.WorkingDirectory) {
+	common.client = client(req)
+	if filepath.IsAbs(common.WorkingDirectory) {
 		return nil
 	}
 	root, result := s.roots.first(ctx, req)
 	common.WorkingDirectory = filepath.Join(root, common.WorkingDirectory)
 	return result
-}
-
-// decode reads a tool's arguments into in.
-func decode(args json.RawMessage, in any) error {
-	dec := json.NewDecoder(bytes.NewReader(args))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(in); err != nil {
-		return fmt.Errorf("%s: see the tool's input schema", explain(err))
-	}
-	return nil
 }
 
 // explain describes an error in a tool's arguments.
@@ -644,6 +631,16 @@ func (s *Server) result(req *mcp.CallToolRequest, a Answer, err error) *mcp.Call
 		r := failed(err, a.Meta)
 		if a.Changes != nil {
 			r.StructuredContent = a.Changes
+		}
+		return r
+	}
+	if a.IsJSON {
+		r := text(a.Text, a.Meta)
+		if len(a.Notes) > 0 {
+			r.Meta["notes"] = a.Notes
+		}
+		if strings.HasPrefix(a.Text, "{") { // the protocol requires structured content to be an object
+			r.StructuredContent = json.RawMessage(a.Text)
 		}
 		return r
 	}

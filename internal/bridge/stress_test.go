@@ -45,7 +45,7 @@ func TestStress(t *testing.T) {
 			if after >= 0 {
 				defer time.AfterFunc(after, cancel).Stop()
 			}
-			a, err := b.Query(ctx, QueryInput{Prompt: fmt.Sprintf("fake:%s number %d.", fake, i), Common: Common{Timeout: &timeout, WorkingDirectory: dir}}, func(string) {})
+			a, err := b.Ask(ctx, QueryInput{Prompt: fmt.Sprintf("fake:%s number %d.", fake, i), Common: Common{Timeout: &timeout, WorkingDirectory: dir}}, func(string) {})
 			var fault *agent.Error
 			outcome := "answer"
 			switch {
@@ -177,7 +177,7 @@ func TestWarmStress(t *testing.T) {
 			if after >= 0 {
 				defer time.AfterFunc(after, cancel).Stop()
 			}
-			a, err := b.Query(ctx, in, func(string) {})
+			a, err := b.Ask(ctx, in, func(string) {})
 			mu.Lock()
 			defer mu.Unlock()
 			var fault *agent.Error

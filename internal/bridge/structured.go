@@ -42,46 +42,27 @@ func (s *Schema) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// A Structured is the output of the tool structured: JSON that is valid under
-// the schema.
-type Structured struct {
-	JSON  json.RawMessage
-	Notes []string
-	Meta  Meta
-}
+func (in StructuredInput) question() string { return in.Prompt }
 
-// Structured asks for JSON that is valid under a schema. It returns an invalid
-// answer to the model once, with a list of the errors.
-func (b *Bridge) Structured(ctx context.Context, in StructuredInput, report func(string)) (Structured, error) {
-	schema, err := b.checkStructured(in)
-	if err != nil {
-		return Structured{}, err
-	}
-	ctx, c, err := b.begin(ctx, in.Common, false, report)
-	if err != nil {
-		return Structured{}, err
-	}
-	s, err := c.structured(ctx, in, schema)
-	s.Meta = c.end(err)
-	return s, err
-}
-
-// checkStructured checks the input, except for its [Common] part, and returns its schema.
-func (b *Bridge) checkStructured(in StructuredInput) (*jsonschema.Schema, error) {
+func (in StructuredInput) check(b *Bridge) error {
 	if err := b.checkPrompt(b.cfg.Names.Prompt, in.Prompt); err != nil {
-		return nil, err
+		return err
 	}
-	schema, err := compile(in.Schema)
-	if err == nil {
-		err = checkFiles(in.Files)
+	if err := CheckSchema(in.Schema); err != nil {
+		return err
 	}
-	return schema, err
+	return checkFiles(in.Files)
 }
 
-func (c *call) structured(ctx context.Context, in StructuredInput, schema *jsonschema.Schema) (Structured, error) {
+// fulfill returns an invalid answer to the model once, with a list of the errors.
+func (in StructuredInput) fulfill(ctx context.Context, c *call) (Answer, error) {
+	schema, err := compile(in.Schema)
+	if err != nil {
+		return Answer{}, err
+	}
 	files, err := c.attach(in.Files, in.RequireFiles)
 	if err != nil {
-		return Structured{}, err
+		return Answer{}, err
 	}
 	prompt := c.b.templates.fill("structured", map[string]string{
 		"prompt": in.Prompt + files.text, "schema": string(in.Schema),
@@ -89,43 +70,43 @@ func (c *call) structured(ctx context.Context, in StructuredInput, schema *jsons
 	conversation := rand.Text()
 	defer c.runner.Forget(conversation)
 	first := question{prompt: prompt, images: files.images, conversation: conversation, schema: in.Schema}
-	result, err := c.ask(ctx, first)
+	result, err := c.request(ctx, first)
 	// The model's service may not take the schema.
 	if fault, ok := errors.AsType[*agent.Error](err); ok && fault.Kind == agent.BadRequest && c.agent.Agent.Warm.TakesSchema {
 		first.schema = nil
-		result, err = c.ask(ctx, first)
+		result, err = c.request(ctx, first)
 	}
 	if err != nil {
-		return Structured{}, err
+		return Answer{}, err
 	}
 	value, wrong := validate(schema, result.Answer)
 	if deadline, _ := ctx.Deadline(); wrong != nil && time.Until(deadline) >= minAttemptTimeout {
 		c.progress.now("the answer is not valid: asking once more")
 		repair := fmt.Sprintf("Your answer is not valid:\n%s\n\nAnswer with the corrected JSON and nothing else.",
 			bulletList(wrong))
-		result, err = c.ask(ctx, question{
+		result, err = c.request(ctx, question{
 			prompt: repair, images: files.images, conversation: conversation, schema: first.schema,
 			replay: fmt.Sprintf("%s\n\nYour earlier answer:\n\n%s\n\n%s",
 				prompt, shorten(result.Answer, 100_000), repair),
 		})
 		if err != nil {
-			return Structured{}, err
+			return Answer{}, err
 		}
 		if value, wrong = validate(schema, result.Answer); wrong == nil {
 			c.meta.Repaired = true
 		}
 	}
 	if wrong != nil {
-		return Structured{}, &Failure{
+		return Answer{}, &Failure{
 			Err: fmt.Errorf("the answer is not valid under the schema: try again, simplify the schema, or "+
 				"name another model\n%s", bulletList(wrong)),
 			Partial: result.Answer,
 		}
 	}
-	return Structured{JSON: value, Notes: c.notes(files.skipped)}, nil
+	return Answer{Text: string(value), IsJSON: true, Notes: c.notes(files.skipped)}, nil
 }
 
-// CheckSchema returns an error for a schema that [Bridge.Structured] does not accept.
+// CheckSchema returns an error for a schema that a [StructuredInput] cannot have.
 func CheckSchema(schema []byte) error {
 	_, err := compile(schema)
 	return err

@@ -25,6 +25,20 @@ const (
 	maxSchema = 20_000
 )
 
+// An Input is the input of a tool that asks an agent: a [QueryInput], a [SearchInput] or a
+// [StructuredInput].
+type Input interface {
+	common() Common
+	// check checks everything except for the [Common] part.
+	check(*Bridge) error
+	// question is what the user asks.
+	question() string
+	// searches reports whether the agent must be able to search the web.
+	searches() bool
+	// fulfill asks the agent.
+	fulfill(context.Context, *call) (Answer, error)
+}
+
 // Common holds the input that query, search and structured share.
 type Common struct {
 	// Agent is the name of the agent to ask. If it is empty, the bridge chooses.
@@ -41,6 +55,9 @@ type Common struct {
 
 	client string // the name of the MCP client
 }
+
+func (c Common) common() Common { return c }
+func (Common) searches() bool   { return false }
 
 // An Integer is a whole number. Some clients write it as 1.0 or 1e3.
 type Integer int
@@ -76,12 +93,14 @@ type SearchInput struct {
 	MaxResponseLength *Integer `json:"maxResponseLength"`
 }
 
-// An Answer is the output of query and search.
+// An Answer is the output of a tool that asks an agent.
 type Answer struct {
 	// Text is the answer. Notes describe it: for example, a fallback or files
 	// that were left out.
 	Text  string
 	Notes []string
+	// IsJSON is set for the answer to a [StructuredInput]: Text is valid under the schema.
+	IsJSON bool
 	// Changes is set in change mode.
 	Changes *Changes
 	// Cut says why Text is incomplete. It is empty if Text is the whole answer.
@@ -89,23 +108,20 @@ type Answer struct {
 	Meta Meta
 }
 
-// Query asks a question, optionally with files. If report is not nil, Query
-// calls it with the progress of the call.
-func (b *Bridge) Query(ctx context.Context, in QueryInput, report func(string)) (Answer, error) {
-	if err := b.checkQuery(in); err != nil {
-		return Answer{}, err
-	}
-	ctx, c, err := b.begin(ctx, in.Common, false, report)
+// Ask asks an agent. If report is not nil, Ask calls it with the progress of the call.
+func (b *Bridge) Ask(ctx context.Context, in Input, report func(string)) (Answer, error) {
+	ctx, c, err := b.begin(ctx, in, report)
 	if err != nil {
 		return Answer{}, err
 	}
-	a, err := c.converse(ctx, in, lengthLimit(in.MaxResponseLength))
+	a, err := in.fulfill(ctx, c)
 	a.Meta = c.end(err)
 	return a, err
 }
 
-// checkQuery checks the input of a query, except for its [Common] part.
-func (b *Bridge) checkQuery(in QueryInput) error {
+func (in QueryInput) question() string { return in.Prompt }
+
+func (in QueryInput) check(b *Bridge) error {
 	if err := b.checkPrompt(b.cfg.Names.Prompt, in.Prompt); err != nil {
 		return err
 	}
@@ -115,15 +131,7 @@ func (b *Bridge) checkQuery(in QueryInput) error {
 	return checkFiles(in.Files)
 }
 
-// checkSearch checks the input of a search, except for its [Common] part.
-func (b *Bridge) checkSearch(in SearchInput) error {
-	if err := b.checkPrompt(b.cfg.Names.Query, in.Query); err != nil {
-		return err
-	}
-	return b.checkLength(in.MaxResponseLength)
-}
-
-func (c *call) converse(ctx context.Context, in QueryInput, limit string) (a Answer, err error) {
+func (in QueryInput) fulfill(ctx context.Context, c *call) (a Answer, err error) {
 	talk, err := c.b.conversations.take(ctx, in.SessionID)
 	if err != nil {
 		return Answer{}, c.failure(err, agent.Result{})
@@ -156,12 +164,12 @@ func (c *call) converse(ctx context.Context, in QueryInput, limit string) (a Ans
 	if err != nil {
 		return Answer{}, err
 	}
-	prompt := in.Prompt + files.text
+	prompt, limit := in.Prompt+files.text, lengthLimit(in.MaxResponseLength)
 	if in.ChangeMode {
 		a, err = c.change(ctx, task, talk, prompt, limit, files)
 	} else {
 		var result agent.Result
-		result, err = c.ask(ctx, question{prompt: prompt + limit, images: files.images, conversation: talk.id, replay: talk.replay(prompt + limit)})
+		result, err = c.request(ctx, question{prompt: prompt + limit, images: files.images, conversation: talk.id, replay: talk.replay(prompt + limit)})
 		a, err = c.answer(result, err, files.skipped)
 	}
 	if err == nil && !c.meta.Partial {
@@ -170,20 +178,20 @@ func (c *call) converse(ctx context.Context, in QueryInput, limit string) (a Ans
 	return a, err
 }
 
-// Search asks the agent to search the web.
-func (b *Bridge) Search(ctx context.Context, in SearchInput, report func(string)) (Answer, error) {
-	if err := b.checkSearch(in); err != nil {
-		return Answer{}, err
+func (in SearchInput) question() string { return in.Query }
+func (SearchInput) searches() bool      { return true }
+
+func (in SearchInput) check(b *Bridge) error {
+	if err := b.checkPrompt(b.cfg.Names.Query, in.Query); err != nil {
+		return err
 	}
-	ctx, c, err := b.begin(ctx, in.Common, true, report)
-	if err != nil {
-		return Answer{}, err
-	}
-	prompt := b.templates.fill("search", map[string]string{"query": in.Query, "limit": strings.TrimSpace(lengthLimit(in.MaxResponseLength))})
-	result, err := c.ask(ctx, question{prompt: prompt})
-	a, err := c.answer(result, err, nil)
-	a.Meta = c.end(err)
-	return a, err
+	return b.checkLength(in.MaxResponseLength)
+}
+
+func (in SearchInput) fulfill(ctx context.Context, c *call) (Answer, error) {
+	prompt := c.b.templates.fill("search", map[string]string{"query": in.Query, "limit": strings.TrimSpace(lengthLimit(in.MaxResponseLength))})
+	result, err := c.request(ctx, question{prompt: prompt})
+	return c.answer(result, err, nil)
 }
 
 // answer returns the answer of a run: the complete one, or the part that had

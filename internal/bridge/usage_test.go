@@ -36,7 +36,7 @@ func TestUsage(t *testing.T) {
 	}
 	query := func(model string) func(context.Context, *Bridge) error {
 		return func(ctx context.Context, b *Bridge) error {
-			_, err := b.Query(ctx, QueryInput{Prompt: "p", Common: Common{Model: model}}, nil)
+			_, err := b.Ask(ctx, QueryInput{Prompt: "p", Common: Common{Model: model}}, nil)
 			return err
 		}
 	}
@@ -50,17 +50,17 @@ func TestUsage(t *testing.T) {
 		{"answer", answers, query("auto"), agent.Usage{Requested: "auto", Model: "pro", Tokens: tokens}, 0},
 		{"default model", answers, query(""), agent.Usage{Model: "pro", Tokens: tokens}, 0},
 		{"search", answers, func(ctx context.Context, b *Bridge) error {
-			_, err := b.Search(ctx, SearchInput{Query: "q"}, nil)
+			_, err := b.Ask(ctx, SearchInput{Query: "q"}, nil)
 			return err
 		}, agent.Usage{Model: "pro", Tokens: tokens}, 0},
 		{"invalid JSON, twice", answers, func(ctx context.Context, b *Bridge) error {
-			_, err := b.Structured(ctx, StructuredInput{Prompt: "p", Schema: Schema("{}")}, nil)
+			_, err := b.Ask(ctx, StructuredInput{Prompt: "p", Schema: Schema("{}")}, nil)
 			return err
 		}, agent.Usage{Model: "pro", Tokens: agent.Tokens{Input: 200, Output: 20, Cached: 100, Total: 220}, Error: usageOther}, 0},
 		{"missing file", answers, func(ctx context.Context, b *Bridge) error {
 			in := QueryInput{Prompt: "p", Files: []string{"no such file"}}
 			in.RequireFiles = true
-			_, err := b.Query(ctx, in, nil)
+			_, err := b.Ask(ctx, in, nil)
 			return err
 		}, agent.Usage{Error: usageOther, NotAsked: true}, 0},
 		{"not installed", unreached(&agent.Error{Kind: agent.NotInstalled}), query("pro"),
@@ -154,7 +154,7 @@ func TestUsageOfQueue(t *testing.T) {
 		var calls sync.WaitGroup
 		for range 2 {
 			calls.Go(func() {
-				if _, err := b.Query(t.Context(), QueryInput{Prompt: "p"}, nil); err != nil {
+				if _, err := b.Ask(t.Context(), QueryInput{Prompt: "p"}, nil); err != nil {
 					t.Error(err)
 				}
 			})

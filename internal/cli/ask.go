@@ -293,19 +293,14 @@ func (a *asking) ask(ctx context.Context, b *bridge.Bridge, row *agent.Agent) er
 
 // call asks the bridge.
 func (a *asking) call(ctx context.Context, b *bridge.Bridge) (bridge.Answer, error) {
-	in := a.in
+	var in bridge.Input = a.in
 	switch {
 	case a.shape != nil:
-		s, err := b.Structured(ctx, bridge.StructuredInput{
-			Common: in.Common, Prompt: in.Prompt, Schema: a.shape, Files: in.Files,
-		}, a.screen.report())
-		return bridge.Answer{Text: string(s.JSON), Notes: s.Notes, Meta: s.Meta}, err
+		in = bridge.StructuredInput{Common: a.in.Common, Prompt: a.in.Prompt, Schema: a.shape, Files: a.in.Files}
 	case a.search:
-		return b.Search(ctx, bridge.SearchInput{
-			Common: in.Common, Query: in.Prompt, MaxResponseLength: in.MaxResponseLength,
-		}, a.screen.report())
+		in = bridge.SearchInput{Common: a.in.Common, Query: a.in.Prompt, MaxResponseLength: a.in.MaxResponseLength}
 	}
-	return b.Query(ctx, in, a.screen.report())
+	return b.Ask(ctx, in, a.screen.report())
 }
 
 // print prints an answer. A part of one is printed too, and is a failure.
