@@ -16,6 +16,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"pollux/internal/agent"
@@ -44,7 +45,6 @@ type Bridge struct {
 	cfg           Config
 	log           *slog.Logger
 	agents        []*asked // the first one is that of the configuration
-	load          *load
 	templates     templates
 	chunks        *chunkCache
 	conversations *conversations
@@ -53,6 +53,9 @@ type Bridge struct {
 	life context.Context // ends when the bridge closes
 	end  context.CancelCauseFunc
 	work sync.WaitGroup // calls and the status listener
+
+	// running and waiting count the requests that have their turn and that wait for it.
+	running, waiting atomic.Int64
 
 	mu sync.Mutex // orders work.Add before work.Wait
 }
@@ -72,7 +75,7 @@ func New(runner agent.Runner, cfg Config) (*Bridge, error) {
 		return nil, err
 	}
 	b := &Bridge{
-		cfg: cfg, log: cfg.Log, templates: t, load: new(load), chunks: newChunkCache(), started: time.Now(),
+		cfg: cfg, log: cfg.Log, templates: t, chunks: newChunkCache(), started: time.Now(),
 	}
 	first := newAsked(Asked{cfg.Agent, cfg.Source, cfg.DefaultModel, cfg.FallbackModel}, cfg)
 	first.runner = runner
@@ -330,18 +333,23 @@ func (c *call) request(ctx context.Context, q question) (agent.Result, error) {
 	if ctx.Value(jobKey{}) != nil {
 		req.Queue.Timeout = MaxTimeout
 	}
-	load := c.b.load.enter()
-	defer load.leave()
+	counted := &c.b.waiting // where the request is counted
+	counted.Add(1)
 	result, err := c.runner.Run(ctx, req, func(ev agent.Event) {
 		if _, started := ev.(agent.Started); started {
 			c.asked = true // also if the result comes too late to say so
 		}
-		load.event(ev)
+		if _, queued := ev.(agent.Queued); !queued && counted == &c.b.waiting {
+			c.b.running.Add(1)
+			counted.Add(-1)
+			counted = &c.b.running
+		}
 		c.progress.event(ev)
 		if c.emit != nil {
 			c.emit(ev)
 		}
 	})
+	counted.Add(-1)
 	c.asked = c.asked || err == nil || result.Runner != ""
 	c.meta.QueuedMs += result.Queued.Milliseconds()
 	c.meta.Fallback = cmp.Or(result.Fallback, c.meta.Fallback)

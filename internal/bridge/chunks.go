@@ -1,7 +1,6 @@
 package bridge
 
 import (
-	"container/list"
 	"crypto/rand"
 	"fmt"
 	"strings"
@@ -10,94 +9,63 @@ import (
 	"unicode/utf8"
 )
 
-const (
-	cacheEntries = 50
-	cacheBytes   = 64 << 20
-	cacheTTL     = 10 * time.Minute
-)
+// cached limits the stored answers.
+var cached = expiry{after: 10 * time.Minute, items: 50, bytes: 64 << 20}
 
-// A chunkCache keeps the pieces of long answers for cacheTTL. Their number and
-// total size are limited. The least recently used answers are dropped first.
+// A chunkCache keeps the pieces of long answers.
 type chunkCache struct {
 	mu      sync.Mutex
-	entries map[string]*list.Element // of *cached
-	recent  list.List                // the most recently used first
-	bytes   int
+	answers map[string]*longAnswer
 }
 
-type cached struct {
-	key    string
+type longAnswer struct {
 	pieces []string
-	bytes  int
-	until  time.Time
+	used   time.Time
 }
 
-func newChunkCache() *chunkCache {
-	return &chunkCache{entries: make(map[string]*list.Element)}
-}
+func newChunkCache() *chunkCache { return &chunkCache{answers: make(map[string]*longAnswer)} }
 
 // put stores pieces and returns their key, which cannot be guessed.
 func (c *chunkCache) put(pieces []string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	key := rand.Text()
-	c.keep(key, pieces)
+	c.answers[key] = &longAnswer{pieces, time.Now()}
+	c.pruneLocked()
 	return key
 }
 
-// keep stores pieces under an existing key, for another cacheTTL.
-func (c *chunkCache) keep(key string, pieces []string) {
-	e := &cached{key: key, pieces: pieces, until: time.Now().Add(cacheTTL)}
-	for _, p := range pieces {
-		e.bytes += len(p)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if el := c.entries[key]; el != nil {
-		c.removeLocked(el)
-	}
-	c.entries[e.key] = c.recent.PushFront(e)
-	c.bytes += e.bytes
-	now := time.Now()
-	for el := c.recent.Back(); el != nil && el != c.recent.Front(); {
-		older := el.Prev()
-		if len(c.entries) > cacheEntries || c.bytes > cacheBytes || el.Value.(*cached).until.Before(now) {
-			c.removeLocked(el)
+func (c *chunkCache) pruneLocked() {
+	prune(c.answers, cached, func(a *longAnswer) keptState {
+		bytes := 0
+		for _, p := range a.pieces {
+			bytes += len(p)
 		}
-		el = older
-	}
-}
-
-func (c *chunkCache) removeLocked(el *list.Element) {
-	e := c.recent.Remove(el).(*cached)
-	delete(c.entries, e.key)
-	c.bytes -= e.bytes
+		return keptState{used: a.used, bytes: bytes}
+	})
 }
 
 // get returns a piece, counted from 1, and the number of pieces.
 func (c *chunkCache) get(key string, index int) (string, int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	el := c.entries[key]
-	if el != nil && el.Value.(*cached).until.Before(time.Now()) {
-		c.removeLocked(el)
-		el = nil
-	}
-	if el == nil {
+	c.pruneLocked()
+	a := c.answers[key]
+	if a == nil {
 		return "", 0, fmt.Errorf("there is no answer with this cacheKey: it is wrong or older than %d minutes; "+
-			"ask again", int(cacheTTL.Minutes()))
+			"ask again", int(cached.after.Minutes()))
 	}
-	c.recent.MoveToFront(el)
-	pieces := el.Value.(*cached).pieces
-	if index > len(pieces) {
-		return "", 0, fmt.Errorf("chunkIndex is %d, but the answer has %d chunks: pass a number from 1 to %d",
-			index, len(pieces), len(pieces))
+	a.used = time.Now()
+	if n := len(a.pieces); index > n {
+		return "", 0, fmt.Errorf("chunkIndex is %d, but the answer has %d chunks: pass a number from 1 to %d", index, n, n)
 	}
-	return pieces[index-1], len(pieces), nil
+	return a.pieces[index-1], len(a.pieces), nil
 }
 
 func (c *chunkCache) len() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.entries)
+	return len(c.answers)
 }
 
 // split cuts a text into pieces of similar size, of at most budget bytes and

@@ -12,16 +12,11 @@ import (
 	"time"
 )
 
-const (
-	// A conversation is kept for conversationTTL after its last use. There are
-	// at most maxConversations, with conversationsBytes of text in total. The
-	// least recently used ones are dropped first. A conversation with more than
-	// conversationBytes accepts no further queries.
-	conversationTTL    = 30 * time.Minute
-	maxConversations   = 50
-	conversationsBytes = 64 << 20
-	conversationBytes  = 2 << 20
-)
+// continued limits the conversations that can be continued.
+var continued = expiry{after: 30 * time.Minute, items: 50, bytes: 64 << 20}
+
+// conversationBytes is the size from which a conversation accepts no further queries.
+const conversationBytes = 2 << 20
 
 // A conversation is a sequence of queries. The process that answered the last
 // one continues it. If that process has ended, another one gets the transcript.
@@ -38,9 +33,6 @@ type conversation struct {
 	bytes      int
 	used       time.Time
 }
-
-// busy reports whether a query is running.
-func (c *conversation) busy() bool { return len(c.turn) == 0 }
 
 // An exchange is a prompt and its answer.
 type exchange struct{ prompt, answer string }
@@ -141,7 +133,7 @@ func (cs *conversations) take(ctx context.Context, id string) (*conversation, er
 	cs.mu.Unlock()
 	cs.forgetAll(dropped)
 	gone := fmt.Errorf("there is no session %q: it was closed, or not used for %d minutes; omit %s to "+
-		"start a new one", shorten(id, 60), int(conversationTTL.Minutes()), cs.names.Session)
+		"start a new one", shorten(id, 60), int(continued.after.Minutes()), cs.names.Session)
 	if c == nil {
 		var err error
 		if c, err = cs.fetch(ctx, id); err != nil {
@@ -252,32 +244,9 @@ func (cs *conversations) forgetAll(ids []string) {
 // pruneLocked removes conversations that have expired or exceed the limits. It
 // returns their IDs, which the runner must forget.
 func (cs *conversations) pruneLocked() (dropped []string) {
-	for id, c := range cs.byID {
-		if !c.busy() && time.Since(c.used) > conversationTTL {
-			delete(cs.byID, id)
-			dropped = append(dropped, id)
-		}
-	}
-	for {
-		bytes := 0
-		for _, c := range cs.byID {
-			bytes += c.bytes
-		}
-		if len(cs.byID) <= maxConversations && bytes <= conversationsBytes {
-			return dropped
-		}
-		var oldest *conversation
-		for _, c := range cs.byID {
-			if !c.busy() && (oldest == nil || c.used.Before(oldest.used)) {
-				oldest = c
-			}
-		}
-		if oldest == nil {
-			return dropped
-		}
-		delete(cs.byID, oldest.id)
-		dropped = append(dropped, oldest.id)
-	}
+	return prune(cs.byID, continued, func(c *conversation) keptState {
+		return keptState{used: c.used, bytes: c.bytes, inUse: len(c.turn) == 0}
+	})
 }
 
 // close removes a conversation. It reports whether the conversation existed.
@@ -316,7 +285,7 @@ func (cs *conversations) list() []conversationState {
 		idle := time.Since(c.used)
 		all = append(all, conversationState{
 			ID: c.id, Agent: c.agent, Dir: c.dir, Queries: len(c.said), About: summary(c.said[0].prompt),
-			IdleSeconds: int(idle.Seconds()), ExpiresSeconds: int((conversationTTL - idle).Seconds()),
+			IdleSeconds: int(idle.Seconds()), ExpiresSeconds: int((continued.after - idle).Seconds()),
 		})
 	}
 	cs.mu.Unlock()

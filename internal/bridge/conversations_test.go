@@ -140,7 +140,7 @@ func TestConversationsAreBounded(t *testing.T) {
 		}
 		first, _ := ask("", "first")
 		kept, _ := ask("", "kept")
-		for i := range maxConversations - 1 {
+		for i := range continued.items - 1 {
 			if _, err := ask("", fmt.Sprint(i)); err != nil {
 				t.Fatal(err)
 			}
@@ -151,10 +151,10 @@ func TestConversationsAreBounded(t *testing.T) {
 		if _, err := ask(kept, "x"); err != nil {
 			t.Error(err)
 		}
-		if n := len(b.conversations.list()); n != maxConversations || len(p.known) != n {
+		if n := len(b.conversations.list()); n != continued.items || len(p.known) != n {
 			t.Errorf("%d sessions, %d known", n, len(p.known))
 		}
-		time.Sleep(conversationTTL)
+		time.Sleep(continued.after)
 		_, err := ask(kept, "x")
 		wantWords(t, err, "no session")
 		if n := len(b.conversations.list()); n != 0 || len(p.known) != 0 {
@@ -168,7 +168,7 @@ func TestConversationsAreBounded(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if n := len(b.conversations.list()); n > conversationsBytes/MaxPrompt/2 {
+		if n := len(b.conversations.list()); n > continued.bytes/MaxPrompt/2 {
 			t.Errorf("%d sessions of %d bytes", n, 2*MaxPrompt)
 		}
 	})

@@ -18,14 +18,15 @@ import (
 )
 
 const (
-	// jobTTL is how long the result of a job is kept. There are at most maxJobs
-	// jobs, including ended ones. The oldest results are dropped first.
-	jobTTL  = 30 * time.Minute
+	// maxJobs limits the jobs, including ended ones.
 	maxJobs = 50
 	// jobWaitTimeout is how long wait-job waits by default. It is shorter than
 	// the timeouts of all known clients.
 	jobWaitTimeout, maxJobWaitTimeout = 45 * time.Second, 10 * time.Minute
 )
+
+// endedJobs says how long the results of jobs are kept.
+var endedJobs = expiry{after: 30 * time.Minute, items: maxJobs}
 
 // errJobCancelled is the cause of the end of a job's context when its client
 // cancels the job.
@@ -85,20 +86,12 @@ func (js *jobs) start(j *job, run func()) error {
 	if js.life.Err() != nil {
 		return agent.ErrClosed
 	}
-	js.pruneLocked()
-	for len(js.byID) >= maxJobs {
-		var oldest *job
-		for _, o := range js.byID {
-			if ended := o.endedAt(); !ended.IsZero() && (oldest == nil || ended.Before(oldest.endedAt())) {
-				oldest = o
-			}
-		}
-		if oldest == nil {
-			return fmt.Errorf("%d jobs are running, which is the limit: wait for one, or cancel one", maxJobs)
-		}
-		delete(js.byID, oldest.id)
-	}
 	js.byID[j.id] = j
+	js.pruneLocked()
+	if len(js.byID) > maxJobs {
+		delete(js.byID, j.id)
+		return fmt.Errorf("%d jobs are running, which is the limit: wait for one, or cancel one", maxJobs)
+	}
 	js.work.Go(run)
 	return nil
 }
@@ -111,20 +104,13 @@ func (js *jobs) close() {
 	js.work.Wait()
 }
 
-// endedAt returns when the job ended, or the zero time.
-func (j *job) endedAt() time.Time {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.ended
-}
-
-// pruneLocked removes jobs whose result has expired.
+// pruneLocked removes the oldest results.
 func (js *jobs) pruneLocked() {
-	for id, j := range js.byID {
-		if ended := j.endedAt(); !ended.IsZero() && time.Since(ended) > jobTTL {
-			delete(js.byID, id)
-		}
-	}
+	prune(js.byID, endedJobs, func(j *job) keptState {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		return keptState{used: j.ended, inUse: j.result == nil}
+	})
 }
 
 // get returns the job with an ID.
@@ -136,7 +122,7 @@ func (js *jobs) get(id string) (*job, error) {
 		return j, nil
 	}
 	return nil, fmt.Errorf("there is no job %q: list-jobs returns the existing ones; results are kept for %d minutes",
-		shorten(id, 60), int(jobTTL.Minutes()))
+		shorten(id, 60), int(endedJobs.after.Minutes()))
 }
 
 // A jobState describes a job in a list.

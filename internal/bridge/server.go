@@ -288,7 +288,7 @@ func (s *Server) tools(row *agent.Agent, all []*asked) []tool {
 			[]string{"prompt", "schema"}, mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: yes}, s.handler(structuredTool)),
 		define("fetch-chunk", "Fetch Cached Chunk",
 			fmt.Sprintf("Get another part of a long answer from query or search. Parts are kept for %d minutes.",
-				int(cacheTTL.Minutes())),
+				int(cached.after.Minutes())),
 			map[string]any{
 				"cacheKey": text("The cacheKey from the first part."),
 				"chunkIndex": map[string]any{"type": "integer", "minimum": 1, "description": "The number of the " +
@@ -297,7 +297,7 @@ func (s *Server) tools(row *agent.Agent, all []*asked) []tool {
 			[]string{"cacheKey", "chunkIndex"}, mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: no}, s.fetchChunk),
 		define("list-sessions", "List Sessions",
 			fmt.Sprintf("List the conversations that query can continue. A conversation ends %d minutes after "+
-				"its last query.", int(conversationTTL.Minutes())),
+				"its last query.", int(continued.after.Minutes())),
 			map[string]any{}, nil,
 			mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: no}, s.listSessions),
 		define("close-session", "Close Session",
@@ -313,7 +313,7 @@ func (s *Server) tools(row *agent.Agent, all []*asked) []tool {
 			},
 			[]string{"tool", "arguments"}, mcp.ToolAnnotations{OpenWorldHint: yes}, s.startJob),
 		define("wait-job", "Wait for Job",
-			fmt.Sprintf("Wait for the result of a job. Results are kept for %d minutes.", int(jobTTL.Minutes())),
+			fmt.Sprintf("Wait for the result of a job. Results are kept for %d minutes.", int(endedJobs.after.Minutes())),
 			map[string]any{
 				"jobId": text("The jobId from start-job."),
 				"timeout": map[string]any{"type": "integer", "minimum": 0, "maximum": maxJobWaitTimeout.Milliseconds(),
@@ -543,9 +543,8 @@ func (b *Bridge) Ping(ctx context.Context) (string, error) {
 	if len(errs) == len(all) {
 		err = errors.Join(errs...)
 	}
-	running, waiting := b.load.counts()
 	line("queue", "%d running, %d waiting, at most %d of each account, at least %s between starts",
-		running, waiting, b.cfg.MaxConcurrent, b.cfg.StartInterval)
+		b.running.Load(), b.waiting.Load(), b.cfg.MaxConcurrent, b.cfg.StartInterval)
 	line("runner", "%s", b.cfg.Runner.Kind)
 	for _, w := range b.workers() {
 		line("warm", "%s", w)

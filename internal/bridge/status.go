@@ -65,7 +65,7 @@ func (b *Bridge) Status() Status {
 		}
 	}
 	s.Dir, _ = os.Getwd()
-	s.Running, s.Waiting = b.load.counts()
+	s.Running, s.Waiting = int(b.running.Load()), int(b.waiting.Load())
 	return s
 }
 

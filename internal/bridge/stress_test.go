@@ -75,7 +75,7 @@ func TestStress(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
-	if running, waiting := b.load.counts(); running+waiting != 0 {
+	if running, waiting := b.running.Load(), b.waiting.Load(); running+waiting != 0 {
 		t.Errorf("%d slots are taken, %d calls wait", running, waiting)
 	}
 	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "*")); len(left) > 0 {
@@ -192,7 +192,7 @@ func TestWarmStress(t *testing.T) {
 					t.Errorf("call %d has another's answer: %q", i, a.Text)
 				}
 				sessions = append(sessions, a.Meta.SessionID)
-				sessions = sessions[max(0, len(sessions)-maxConversations/2):]
+				sessions = sessions[max(0, len(sessions)-continued.items/2):]
 			case errors.Is(err, context.Canceled):
 				outcome = "cancelled"
 			case errors.Is(err, errTimeout):
@@ -225,7 +225,7 @@ func TestWarmStress(t *testing.T) {
 	if all := runner.Workers(); len(all) > 0 {
 		t.Errorf("workers: %+v", all)
 	}
-	if running, waiting := b.load.counts(); running+waiting != 0 {
+	if running, waiting := b.running.Load(), b.waiting.Load(); running+waiting != 0 {
 		t.Errorf("%d slots are taken, %d calls wait", running, waiting)
 	}
 	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "*")); len(left) > 0 {
