@@ -3,16 +3,17 @@ package fakemodel
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
 )
 
-// anthropicPath starts the paths of Anthropic's API. ANTHROPIC_BASE_URL points the
-// real Claude Code at it.
-const anthropicPath = "/v1/"
+// anthropicPath is the path of Anthropic's Messages API.
+const anthropicPath = "/v1/messages"
+
+// anthropic is the API of Claude Code.
+var anthropic = dialect{parse: parseAnthropic, fail: failAnthropic, write: writeAnthropic, own: withoutTools}
 
 // A block is a part of a message: text, a tool's call, or its result.
 type block struct {
@@ -62,7 +63,7 @@ func promptOf(list []block) string {
 	return textOf(slices.DeleteFunc(slices.Clone(list[i:]), own))
 }
 
-func parseAnthropic(body []byte) (r Request, stream bool, err error) {
+func parseAnthropic(r *http.Request, body []byte) (x exchange, err error) {
 	var raw struct {
 		Model    string          `json:"model"`
 		System   json.RawMessage `json:"system"`
@@ -70,89 +71,37 @@ func parseAnthropic(body []byte) (r Request, stream bool, err error) {
 			Role    string          `json:"role"`
 			Content json.RawMessage `json:"content"`
 		} `json:"messages"`
-		Tools []struct {
-			Name string `json:"name"`
-		} `json:"tools"`
-		Stream bool `json:"stream"`
+		Tools  []named `json:"tools"`
+		Stream bool    `json:"stream"`
+	}
+	if r.URL.Path != anthropicPath {
+		return x, fmt.Errorf("%w %s", errNoMethod, r.URL.Path)
 	}
 	if err := json.Unmarshal(body, &raw); err != nil {
-		return r, false, err
+		return x, err
 	}
-	r = Request{Model: raw.Model, Method: "messages", System: textOf(blocks(raw.System))}
-	names := make(map[string]string) // of calls, by ID
+	x.Model, x.Method, x.System, x.stream = raw.Model, "messages", textOf(blocks(raw.System)), raw.Stream
+	var items []item
 	for _, m := range raw.Messages {
 		list := blocks(m.Content)
-		r.Text += textOf(list)
+		x.Text += textOf(list)
 		for _, b := range list {
-			if b.Type == "tool_use" {
-				names[b.ID] = b.Name
+			switch b.Type {
+			case "tool_use":
+				items = append(items, item{name: b.Name, id: b.ID})
+			case "tool_result":
+				items = append(items, item{id: b.ToolUseID, isResult: true, result: b.Content})
 			}
 		}
-	}
-	for _, m := range slices.Backward(raw.Messages) {
-		if m.Role != "user" {
-			continue
-		}
-		list := blocks(m.Content)
 		if prompt := promptOf(list); prompt != "" {
-			r.Prompt = prompt
-			break
-		}
-		if r.Step++; r.Step == 1 {
-			for _, b := range list {
-				if b.Type == "tool_result" {
-					r.Results = append(r.Results, Result{names[b.ToolUseID], b.Content})
-				}
-			}
+			items = append(items, item{role: m.Role, text: prompt})
 		}
 	}
+	x.converse(items)
 	for _, t := range raw.Tools {
-		r.Tools = append(r.Tools, t.Name)
+		x.Tools = append(x.Tools, t.Name)
 	}
-	return r, raw.Stream, nil
-}
-
-// serveAnthropic serves Anthropic's Messages API.
-func (s *Server) serveAnthropic(w http.ResponseWriter, r *http.Request) {
-	switch r.URL.Path {
-	case "/v1/messages":
-	case "/v1/messages/count_tokens":
-		writeJSON(w, map[string]any{"input_tokens": 100})
-		return
-	default:
-		failAnthropic(w, http.StatusNotFound, "no such method "+r.URL.Path)
-		return
-	}
-	body, err := io.ReadAll(r.Body)
-	var req Request
-	var streams bool
-	if err == nil {
-		req, streams, err = parseAnthropic(body)
-	}
-	if err != nil {
-		failAnthropic(w, http.StatusBadRequest, err.Error())
-		return
-	}
-	reply := Say("ok")
-	if len(req.Tools) > 0 { // otherwise the CLI asks for itself, such as for a title
-		reply = s.reply(req)
-	}
-	switch {
-	case reply.Hang:
-		<-r.Context().Done()
-	case reply.Status != 0:
-		failAnthropic(w, reply.Status, reply.Message)
-	case streams:
-		streamAnthropic(w, r, req, reply)
-	default:
-		var content []any
-		for i, p := range reply.Parts {
-			content = append(content, p.anthropic(i, true))
-		}
-		m := message(req, content)
-		m["stop_reason"] = reply.stop()
-		writeJSON(w, m)
-	}
+	return x, nil
 }
 
 func (p Part) anthropic(index int, whole bool) map[string]any {
@@ -171,14 +120,14 @@ func (p Part) anthropic(index int, whole bool) map[string]any {
 	return map[string]any{"type": "tool_use", "id": id, "name": p.Call, "input": input}
 }
 
-func message(req Request, content []any) map[string]any {
+func message(x exchange, content []any) map[string]any {
 	if content == nil {
 		content = []any{}
 	}
 	return map[string]any{
 		"id": fmt.Sprintf("msg_%d", time.Now().UnixNano()), "type": "message", "role": "assistant",
-		"model": req.Model, "content": content, "stop_reason": nil, "stop_sequence": nil,
-		"usage": map[string]any{"input_tokens": len(req.Text)/4 + 1, "output_tokens": 1},
+		"model": x.Model, "content": content, "stop_reason": nil, "stop_sequence": nil,
+		"usage": map[string]any{"input_tokens": len(x.Text)/4 + 1, "output_tokens": 1},
 	}
 }
 
@@ -189,13 +138,23 @@ func (r Reply) stop() string {
 	return "end_turn"
 }
 
-func streamAnthropic(w http.ResponseWriter, r *http.Request, req Request, reply Reply) {
+func writeAnthropic(w http.ResponseWriter, r *http.Request, x exchange, reply Reply) {
+	if !x.stream {
+		var content []any
+		for i, p := range reply.Parts {
+			content = append(content, p.anthropic(i, true))
+		}
+		m := message(x, content)
+		m["stop_reason"] = reply.stop()
+		writeJSON(w, m)
+		return
+	}
 	e := newEvents(w, r)
 	send := func(kind string, fields map[string]any) {
 		fields["type"] = kind
 		e.send(kind, fields)
 	}
-	send("message_start", map[string]any{"message": message(req, nil)})
+	send("message_start", map[string]any{"message": message(x, nil)})
 	for i, p := range reply.Parts {
 		if !e.pause(p) {
 			return
@@ -215,11 +174,6 @@ func streamAnthropic(w http.ResponseWriter, r *http.Request, req Request, reply 
 	send("message_stop", map[string]any{})
 }
 
-func failAnthropic(w http.ResponseWriter, status int, text string) {
-	if text == "" {
-		text = "scripted error"
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	writeJSON(w, map[string]any{"type": "error", "error": map[string]any{"type": "api_error", "message": text}})
+func failAnthropic(w http.ResponseWriter, r Reply) {
+	writeError(w, r.Status, map[string]any{"type": "error", "error": map[string]any{"type": "api_error", "message": r.Message}})
 }

@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -178,7 +179,10 @@ func (c content) text() string {
 	return b.String()
 }
 
-func parse(path string, body []byte) (Request, error) {
+// google is the API of Gemini CLI.
+var google = dialect{parse: parseGoogle, fail: failGoogle, write: writeGoogle, own: ownOfGemini}
+
+func parseGoogle(r *http.Request, body []byte) (x exchange, err error) {
 	var raw struct {
 		Contents          []content `json:"contents"`
 		SystemInstruction content   `json:"systemInstruction"`
@@ -188,105 +192,172 @@ func parse(path string, body []byte) (Request, error) {
 			ResponseJSONSchema json.RawMessage `json:"responseJsonSchema"`
 		} `json:"generationConfig"`
 	}
-	_, name, _ := strings.Cut(path, "/models/")
+	_, name, _ := strings.Cut(r.URL.Path, "/models/")
 	model, method, ok := strings.Cut(name, ":")
 	if !ok {
-		return Request{}, fmt.Errorf("no such method %s", path)
+		return x, fmt.Errorf("%w %s", errNoMethod, r.URL.Path)
 	}
 	if err := json.Unmarshal(body, &raw); err != nil {
-		return Request{}, err
+		return x, err
 	}
-	r := Request{Model: model, Method: method, System: raw.SystemInstruction.text()}
+	x.Model, x.Method, x.System, x.Key = model, method, raw.SystemInstruction.text(), r.Header.Get("x-goog-api-key")
+	x.stream = method == "streamGenerateContent"
+	var items []item
 	for _, c := range raw.Contents {
-		r.Text += c.text() + "\n"
+		x.Text += c.text() + "\n"
+		before := len(items)
 		for _, p := range c.Parts {
 			if p.InlineData.MimeType != "" {
-				r.Images = append(r.Images, p.InlineData.MimeType)
+				x.Images = append(x.Images, p.InlineData.MimeType)
+			}
+			if f := p.FunctionResponse; f != nil {
+				items = append(items, item{name: f.Name, isResult: true, result: f.Response})
 			}
 		}
-	}
-	for _, c := range slices.Backward(raw.Contents) {
-		if c.Role == "model" {
-			continue
-		}
-		if !slices.ContainsFunc(c.Parts, func(p part) bool { return p.FunctionResponse != nil }) {
-			r.Prompt = c.text()
-			break
-		}
-		if r.Step++; r.Step == 1 {
-			for _, p := range c.Parts {
-				if p.FunctionResponse != nil {
-					r.Results = append(r.Results, Result{p.FunctionResponse.Name, p.FunctionResponse.Response})
-				}
+		if len(items) == before {
+			role := "user"
+			if c.Role == "model" {
+				role = c.Role
 			}
+			items = append(items, item{role: role, text: c.text()})
 		}
 	}
+	x.converse(items)
 	for _, t := range raw.Tools {
 		for key, value := range t {
-			var functions []struct {
-				Name string `json:"name"`
-			}
+			var functions []named
 			if key != "functionDeclarations" || json.Unmarshal(value, &functions) != nil {
-				r.Tools = append(r.Tools, key)
+				x.Tools = append(x.Tools, key)
 			}
 			for _, f := range functions {
-				r.Tools = append(r.Tools, f.Name)
+				x.Tools = append(x.Tools, f.Name)
 			}
 		}
 	}
 	if raw.GenerationConfig.ResponseMimeType == "application/json" {
-		r.JSON = raw.GenerationConfig.ResponseJSONSchema
-		if r.JSON == nil {
-			r.JSON = json.RawMessage("{}")
+		x.JSON = raw.GenerationConfig.ResponseJSONSchema
+		if x.JSON == nil {
+			x.JSON = json.RawMessage("{}")
 		}
 	}
-	return r, nil
+	return x, nil
+}
+
+// A dialect is the API of a vendor.
+type dialect struct {
+	parse func(*http.Request, []byte) (exchange, error)
+	fail  func(http.ResponseWriter, Reply)
+	write func(http.ResponseWriter, *http.Request, exchange, Reply)
+	// own returns the reply to a request of the agent itself, which does not reach the script,
+	// and false for another request.
+	own func(Request) (Reply, bool)
+}
+
+var errNoMethod = errors.New("no such method")
+
+// An exchange is a request in a dialect.
+type exchange struct {
+	Request
+	stream bool // the reply is sent in parts
+	// custom are the tools that take text instead of JSON: the argument "input".
+	custom map[string]bool
+}
+
+// An item is a part of a conversation: a text, a tool's call or its result.
+type item struct {
+	role string // of a text
+	text string
+	name string // of the tool, in a call; in a result without an ID
+	id   string // of the call, in a call and in a result
+
+	isResult bool
+	result   json.RawMessage
+}
+
+// named is a tool in a request.
+type named struct {
+	Name string `json:"name"`
+}
+
+// converse fills in the prompt, the steps since then, and the results of the last step.
+func (x *exchange) converse(items []item) {
+	names := make(map[string]string) // of calls, by ID
+	for _, i := range items {
+		if !i.isResult {
+			names[i.id] = i.name
+		}
+	}
+	inResults := false // results of calls at the same time are one step
+	for _, i := range slices.Backward(items) {
+		if i.role == "user" {
+			x.Prompt = i.text
+			break
+		}
+		if i.isResult {
+			if !inResults {
+				x.Step++
+			}
+			if x.Step == 1 {
+				x.Results = slices.Insert(x.Results, 0, Result{cmp.Or(i.name, names[i.id]), i.result})
+			}
+		}
+		inResults = i.isResult
+	}
 }
 
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if isOpenAI(r.URL.Path) {
-		s.serveOpenAI(w, r)
+	path := r.URL.Path
+	d := google
+	switch {
+	case path == modelsPath:
+		writeJSON(w, map[string]any{"object": "list", "data": []any{}, "models": []any{}})
 		return
-	}
-	if strings.HasPrefix(r.URL.Path, anthropicPath) {
-		s.serveAnthropic(w, r)
+	case path == anthropicPath+"/count_tokens":
+		writeJSON(w, map[string]any{"input_tokens": 100})
 		return
+	case path == chatPath:
+		d = openAIChat
+	case path == responsesPath:
+		d = openAIResponses
+	case strings.HasPrefix(path, "/v1/"):
+		d = anthropic
 	}
 	body, err := io.ReadAll(r.Body)
-	var req Request
+	var x exchange
 	if err == nil {
-		req, err = parse(r.URL.Path, body)
+		x, err = d.parse(r, body)
 	}
 	if err != nil {
-		fail(w, Reply{Status: http.StatusNotFound, Message: err.Error()})
+		status := http.StatusBadRequest
+		if errors.Is(err, errNoMethod) {
+			status = http.StatusNotFound
+		}
+		d.fail(w, Reply{Status: status, Message: err.Error()})
 		return
 	}
-	req.Key = r.Header.Get("x-goog-api-key")
-	if req.Method == "countTokens" {
-		writeJSON(w, map[string]any{"totalTokens": len(req.Text)/4 + 1})
+	if x.Method == "countTokens" {
+		writeJSON(w, map[string]any{"totalTokens": len(x.Text)/4 + 1})
 		return
 	}
-	reply := own(req)
-	if reply == nil {
-		scripted := s.reply(req)
-		reply = &scripted
+	reply, own := d.own(x.Request)
+	if !own {
+		reply = s.reply(x.Request)
 	}
 	switch {
 	case reply.Hang:
 		<-r.Context().Done()
 	case reply.Status != 0:
-		fail(w, *reply)
-	case req.Method == "streamGenerateContent":
-		stream(w, r, req, *reply)
+		reply.Message = cmp.Or(reply.Message, "scripted error")
+		d.fail(w, reply)
 	default:
-		var parts []map[string]any
-		for _, p := range reply.Parts {
-			parts = append(parts, p.wire())
-		}
-		writeJSON(w, chunk(req, *reply, parts, true))
+		d.write(w, r, x, reply)
 	}
 }
+
+// withoutTools returns the reply to a request that offers no tools: the agent asks for itself,
+// such as for a title.
+func withoutTools(r Request) (Reply, bool) { return Say("ok"), len(r.Tools) == 0 }
 
 // reply records a request of the conversation and returns the script's reply.
 func (s *Server) reply(r Request) Reply {
@@ -298,12 +369,8 @@ func (s *Server) reply(r Request) Reply {
 	return s.script(r)
 }
 
-// own returns the replies to the CLI's own requests: routing, and checks that
-// ask for JSON.
-func own(r Request) *Reply {
-	if r.JSON == nil {
-		return nil
-	}
+// ownOfGemini replies to routing, and to checks that ask for JSON.
+func ownOfGemini(r Request) (Reply, bool) {
 	answer := "{}"
 	switch schema := string(r.JSON); {
 	case strings.Contains(schema, "complexity_score"):
@@ -313,8 +380,7 @@ func own(r Request) *Reply {
 	case strings.Contains(schema, "next_speaker"):
 		answer = `{"reasoning":"done","next_speaker":"user"}`
 	}
-	reply := Say(answer)
-	return &reply
+	return Say(answer), r.JSON != nil
 }
 
 func (p Part) wire() map[string]any {
@@ -331,15 +397,11 @@ func (p Part) wire() map[string]any {
 	return map[string]any{"text": p.Text}
 }
 
-func chunk(r Request, reply Reply, parts []map[string]any, last bool) map[string]any {
+func chunk(r exchange, reply Reply, parts []map[string]any, last bool) map[string]any {
 	candidate := map[string]any{"index": 0, "content": map[string]any{"role": "model", "parts": parts}}
 	out := map[string]any{"candidates": []any{candidate}, "modelVersion": r.Model, "responseId": "fake"}
 	if last {
-		finish := reply.Finish
-		if finish == "" {
-			finish = "STOP"
-		}
-		candidate["finishReason"] = finish
+		candidate["finishReason"] = cmp.Or(reply.Finish, "STOP")
 		size := 0
 		for _, p := range reply.Parts {
 			size += len(p.Text)
@@ -387,21 +449,24 @@ func (e eventStream) pause(p Part) bool {
 	}
 }
 
-func stream(w http.ResponseWriter, r *http.Request, req Request, reply Reply) {
-	e := newEvents(w, r)
-	parts := reply.Parts
-	if len(parts) == 0 {
-		parts = []Part{{}}
+func writeGoogle(w http.ResponseWriter, r *http.Request, x exchange, reply Reply) {
+	parts := []map[string]any{}
+	for _, p := range reply.Parts {
+		parts = append(parts, p.wire())
 	}
-	for i, p := range parts {
+	if !x.stream {
+		writeJSON(w, chunk(x, reply, parts, true))
+		return
+	}
+	e := newEvents(w, r)
+	if len(parts) == 0 {
+		e.send("", chunk(x, reply, parts, true))
+	}
+	for i, p := range reply.Parts {
 		if !e.pause(p) {
 			return
 		}
-		wire := []map[string]any{p.wire()}
-		if len(reply.Parts) == 0 {
-			wire = []map[string]any{}
-		}
-		e.send("", chunk(req, reply, wire, i == len(parts)-1))
+		e.send("", chunk(x, reply, parts[i:i+1], i == len(parts)-1))
 	}
 }
 
@@ -410,8 +475,8 @@ var statuses = map[int]string{
 	429: "RESOURCE_EXHAUSTED", 500: "INTERNAL", 503: "UNAVAILABLE",
 }
 
-func fail(w http.ResponseWriter, r Reply) {
-	message := cmp.Or(r.Message, "scripted error")
+func failGoogle(w http.ResponseWriter, r Reply) {
+	message := r.Message
 	if r.Reset > 0 {
 		message = fmt.Sprintf("You have exhausted your capacity on this model. Your quota will reset after %s.", r.Reset)
 	}
@@ -419,9 +484,13 @@ func fail(w http.ResponseWriter, r Reply) {
 	if r.Status == http.StatusTooManyRequests {
 		e["details"] = []any{quotaDetails(r)}
 	}
+	writeError(w, r.Status, map[string]any{"error": e})
+}
+
+func writeError(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(r.Status)
-	writeJSON(w, map[string]any{"error": e})
+	w.WriteHeader(status)
+	writeJSON(w, v)
 }
 
 // quotaDetails says which quota is used up.

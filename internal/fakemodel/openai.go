@@ -1,11 +1,11 @@
 package fakemodel
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 )
@@ -18,52 +18,20 @@ const (
 	modelsPath    = "/v1/models"
 )
 
-// An openAIRequest is a request to either API of OpenAI.
-type openAIRequest struct {
-	Request
-	stream bool
-	// custom are the tools that take text instead of JSON: the argument "input".
-	custom map[string]bool
-}
+var (
+	openAIChat      = dialect{parse: parseChat, fail: failOpenAI, write: writeChat, own: withoutTools}
+	openAIResponses = dialect{parse: parseResponses, fail: failOpenAI, write: writeResponse, own: withoutTools}
+)
 
-// An item is a part of a conversation: a text, a tool's call or its result.
-type item struct {
-	role   string // of a text: user, assistant, system, developer
-	text   string
-	call   string // the name of the tool, in a call
-	id     string // of the call, in a call and in a result
-	result json.RawMessage
-}
-
-// converse fills in what the request says about the conversation.
-func (r *openAIRequest) converse(items []item) {
-	names := make(map[string]string) // of calls, by ID
-	for _, i := range items {
-		switch {
-		case i.call != "":
-			names[i.id] = i.call
-		case i.role == "system" || i.role == "developer":
-			r.System += i.text + "\n"
-		default:
-			r.Text += i.text + "\n"
-		}
+// speak adds an item with a text to the request and to a conversation.
+func (x *exchange) speak(items []item, role string, content json.RawMessage) []item {
+	text := contentText(content)
+	if role == "system" || role == "developer" {
+		x.System += text + "\n"
+	} else {
+		x.Text += text + "\n"
 	}
-	inResults := false // results of calls at the same time are one step
-	for _, i := range slices.Backward(items) {
-		if i.role == "user" {
-			r.Prompt = i.text
-			break
-		}
-		if i.result != nil {
-			if !inResults {
-				r.Step++
-			}
-			if r.Step == 1 {
-				r.Results = slices.Insert(r.Results, 0, Result{names[i.id], i.result})
-			}
-		}
-		inResults = i.result != nil
-	}
+	return append(items, item{role: role, text: text})
 }
 
 // contentText returns the text of content that is a string or a list of parts.
@@ -85,7 +53,7 @@ func contentText(content json.RawMessage) string {
 	return strings.Join(texts, "\n")
 }
 
-func parseChat(body []byte) (r openAIRequest, err error) {
+func parseChat(_ *http.Request, body []byte) (x exchange, err error) {
 	var raw struct {
 		Model    string `json:"model"`
 		Messages []struct {
@@ -93,42 +61,38 @@ func parseChat(body []byte) (r openAIRequest, err error) {
 			Content   json.RawMessage `json:"content"`
 			ToolCalls []struct {
 				ID       string `json:"id"`
-				Function struct {
-					Name string `json:"name"`
-				} `json:"function"`
+				Function named  `json:"function"`
 			} `json:"tool_calls"`
 			ToolCallID string `json:"tool_call_id"`
 		} `json:"messages"`
 		Tools []struct {
-			Function struct {
-				Name string `json:"name"`
-			} `json:"function"`
+			Function named `json:"function"`
 		} `json:"tools"`
 		Stream bool `json:"stream"`
 	}
 	if err := json.Unmarshal(body, &raw); err != nil {
-		return r, err
+		return x, err
 	}
-	r.Model, r.Method, r.stream = raw.Model, "chat/completions", raw.Stream
+	x.Model, x.Method, x.stream = raw.Model, "chat/completions", raw.Stream
 	var items []item
 	for _, m := range raw.Messages {
 		if m.Role == "tool" {
-			items = append(items, item{id: m.ToolCallID, result: m.Content})
+			items = append(items, item{id: m.ToolCallID, isResult: true, result: m.Content})
 			continue
 		}
-		items = append(items, item{role: m.Role, text: contentText(m.Content)})
+		items = x.speak(items, m.Role, m.Content)
 		for _, c := range m.ToolCalls {
-			items = append(items, item{call: c.Function.Name, id: c.ID})
+			items = append(items, item{name: c.Function.Name, id: c.ID})
 		}
 	}
-	r.converse(items)
+	x.converse(items)
 	for _, t := range raw.Tools {
-		r.Tools = append(r.Tools, t.Function.Name)
+		x.Tools = append(x.Tools, t.Function.Name)
 	}
-	return r, nil
+	return x, nil
 }
 
-func parseResponses(body []byte) (r openAIRequest, err error) {
+func parseResponses(_ *http.Request, body []byte) (x exchange, err error) {
 	var raw struct {
 		Model        string `json:"model"`
 		Instructions string `json:"instructions"`
@@ -152,87 +116,41 @@ func parseResponses(body []byte) (r openAIRequest, err error) {
 		} `json:"text"`
 	}
 	if err := json.Unmarshal(body, &raw); err != nil {
-		return r, err
+		return x, err
 	}
-	r.Model, r.Method, r.stream, r.JSON = raw.Model, "responses", raw.Stream, raw.Text.Format.Schema
-	r.System, r.custom = raw.Instructions, make(map[string]bool)
+	x.Model, x.Method, x.stream, x.JSON = raw.Model, "responses", raw.Stream, raw.Text.Format.Schema
+	x.System, x.custom = raw.Instructions, make(map[string]bool)
 	var items []item
 	for _, i := range raw.Input {
 		switch {
 		case strings.HasSuffix(i.Type, "_call_output"):
-			items = append(items, item{id: i.CallID, result: i.Output})
+			items = append(items, item{id: i.CallID, isResult: true, result: i.Output})
 		case strings.HasSuffix(i.Type, "_call"):
-			items = append(items, item{call: i.Name, id: i.CallID})
+			items = append(items, item{name: i.Name, id: i.CallID})
 		case i.Role != "":
-			items = append(items, item{role: i.Role, text: contentText(i.Content)})
+			items = x.speak(items, i.Role, i.Content)
 		}
 	}
-	r.converse(items)
+	x.converse(items)
 	for _, t := range raw.Tools {
-		name := t.Name
-		if name == "" { // one of the vendor's tools, such as a web search
-			name = t.Type
-		}
-		r.Tools = append(r.Tools, name)
-		r.custom[name] = t.Type == "custom"
+		name := cmp.Or(t.Name, t.Type) // one of the vendor's tools, such as a web search, has no name
+		x.Tools = append(x.Tools, name)
+		x.custom[name] = t.Type == "custom"
 	}
-	return r, nil
+	return x, nil
 }
 
-// serveOpenAI serves OpenAI's chat completions and its responses.
-func (s *Server) serveOpenAI(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path == modelsPath {
-		writeJSON(w, map[string]any{"object": "list", "data": []any{}, "models": []any{}})
-		return
-	}
-	parse, write := parseChat, writeChat
-	if r.URL.Path == responsesPath {
-		parse, write = parseResponses, writeResponse
-	}
-	body, err := io.ReadAll(r.Body)
-	var req openAIRequest
-	if err == nil {
-		req, err = parse(body)
-	}
-	if err != nil {
-		failOpenAI(w, http.StatusBadRequest, err.Error(), false)
-		return
-	}
-	reply := Say("ok")
-	if len(req.Tools) > 0 { // otherwise the agent asks for itself, such as for a title
-		reply = s.reply(req.Request)
-	}
-	switch {
-	case reply.Hang:
-		<-r.Context().Done()
-	case reply.Status != 0:
-		failOpenAI(w, reply.Status, reply.Message, reply.PerDay)
-	default:
-		write(w, r, req, reply)
-	}
-}
-
-// isOpenAI reports whether a path is one of OpenAI's API.
-func isOpenAI(path string) bool {
-	return path == chatPath || path == responsesPath || path == modelsPath
-}
-
-func failOpenAI(w http.ResponseWriter, status int, text string, perDay bool) {
-	if text == "" {
-		text = "scripted error"
-	}
+func failOpenAI(w http.ResponseWriter, r Reply) {
 	code := "server_error"
 	switch {
-	case perDay:
+	case r.PerDay:
 		code = "insufficient_quota"
-	case status == http.StatusTooManyRequests:
+	case r.Status == http.StatusTooManyRequests:
 		code = "rate_limit_exceeded"
-	case status < http.StatusInternalServerError:
+	case r.Status < http.StatusInternalServerError:
 		code = "invalid_request_error" // clients repeat after a server error
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	writeJSON(w, map[string]any{"error": map[string]any{"message": text, "type": code, "code": code}})
+	writeError(w, r.Status, map[string]any{"error": map[string]any{"message": r.Message, "type": code, "code": code}})
 }
 
 func (p Part) arguments() string {
@@ -244,20 +162,20 @@ func (p Part) arguments() string {
 }
 
 // writeChat answers a request for a chat completion.
-func writeChat(w http.ResponseWriter, r *http.Request, req openAIRequest, reply Reply) {
+func writeChat(w http.ResponseWriter, r *http.Request, x exchange, reply Reply) {
 	id, finish := fmt.Sprintf("chatcmpl_%d", time.Now().UnixNano()), "stop"
 	if reply.stop() == "tool_use" {
 		finish = "tool_calls"
 	}
-	usage := map[string]any{"prompt_tokens": len(req.Text)/4 + 1, "completion_tokens": 1, "total_tokens": len(req.Text)/4 + 2}
+	usage := map[string]any{"prompt_tokens": len(x.Text)/4 + 1, "completion_tokens": 1, "total_tokens": len(x.Text)/4 + 2}
 	body := func(object string, choice map[string]any) map[string]any {
 		choice["index"] = 0
 		return map[string]any{
-			"id": id, "object": object, "created": time.Now().Unix(), "model": req.Model, "choices": []any{choice},
+			"id": id, "object": object, "created": time.Now().Unix(), "model": x.Model, "choices": []any{choice},
 		}
 	}
 	message := map[string]any{"role": "assistant", "content": ""}
-	if !req.stream {
+	if !x.stream {
 		var calls []any
 		for i, p := range reply.Parts {
 			if p.Call != "" {
@@ -302,20 +220,20 @@ func (p Part) chatCall(id string, index int) map[string]any {
 }
 
 // writeResponse answers a request for a response.
-func writeResponse(w http.ResponseWriter, r *http.Request, req openAIRequest, reply Reply) {
+func writeResponse(w http.ResponseWriter, r *http.Request, x exchange, reply Reply) {
 	id := fmt.Sprintf("resp_%d", time.Now().UnixNano())
-	response := map[string]any{"id": id, "object": "response", "status": "in_progress", "model": req.Model, "output": []any{}}
+	response := map[string]any{"id": id, "object": "response", "status": "in_progress", "model": x.Model, "output": []any{}}
 	var output []any
 	finish := func() {
 		response["status"], response["output"] = "completed", output
 		response["usage"] = map[string]any{
-			"input_tokens": len(req.Text)/4 + 1, "input_tokens_details": nil,
-			"output_tokens": 1, "output_tokens_details": nil, "total_tokens": len(req.Text)/4 + 2,
+			"input_tokens": len(x.Text)/4 + 1, "input_tokens_details": nil,
+			"output_tokens": 1, "output_tokens_details": nil, "total_tokens": len(x.Text)/4 + 2,
 		}
 	}
-	if !req.stream {
+	if !x.stream {
 		for i, p := range reply.Parts {
-			output = append(output, p.responseItem(req, id, i))
+			output = append(output, p.responseItem(x, id, i))
 		}
 		finish()
 		writeJSON(w, response)
@@ -331,7 +249,7 @@ func writeResponse(w http.ResponseWriter, r *http.Request, req openAIRequest, re
 		if !e.pause(p) {
 			return
 		}
-		it := p.responseItem(req, id, i)
+		it := p.responseItem(x, id, i)
 		output = append(output, it)
 		send("response.output_item.added", map[string]any{"output_index": i, "item": it})
 		if p.Call == "" {
@@ -346,7 +264,7 @@ func writeResponse(w http.ResponseWriter, r *http.Request, req openAIRequest, re
 }
 
 // responseItem returns the part as an item of a response.
-func (p Part) responseItem(req openAIRequest, id string, index int) map[string]any {
+func (p Part) responseItem(x exchange, id string, index int) map[string]any {
 	call := fmt.Sprintf("call_%s_%d", id, index)
 	switch {
 	case p.Call == "":
@@ -354,7 +272,7 @@ func (p Part) responseItem(req openAIRequest, id string, index int) map[string]a
 			"type": "message", "role": "assistant", "id": fmt.Sprintf("msg_%s_%d", id, index), "status": "completed",
 			"content": []any{map[string]any{"type": "output_text", "text": p.Text, "annotations": []any{}}},
 		}
-	case req.custom[p.Call]:
+	case x.custom[p.Call]:
 		return map[string]any{"type": "custom_tool_call", "call_id": call, "name": p.Call, "input": p.Args["input"]}
 	}
 	return map[string]any{"type": "function_call", "call_id": call, "name": p.Call, "arguments": p.arguments()}
