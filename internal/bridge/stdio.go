@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -15,13 +16,19 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"pollux/internal/jsonl"
+	"pollux/internal/outbox"
 )
 
-// maxMessage limits a message, in bytes.
-const maxMessage = 32 << 20
+const (
+	// maxMessage limits a message, in bytes.
+	maxMessage = 32 << 20
+	// answerTimeout limits the wait for the last answers.
+	answerTimeout = 10 * time.Second
+	// maxProblems limits the problems that wait to be reported. Further ones are dropped.
+	maxProblems = 64
+)
 
-// Stdio returns the transport of one client on a pair of pipes. It extends the
-// SDK's transport:
+// Stdio returns the transport of one client on a pair of pipes. It does more than the SDK's:
 //
 //   - A line that is not a message is answered with an error, and the connection
 //     continues.
@@ -34,218 +41,168 @@ const maxMessage = 32 << 20
 //   - All writes fail when ctx ends. Otherwise a client that does not read could
 //     keep calls from ending.
 func Stdio(ctx context.Context, in io.Reader, out io.Writer, atEnd func()) mcp.Transport {
-	w := newWriter(ctx, out)
-	m := &messages{in: jsonl.NewReader(in, maxMessage), replies: make(chan string, 64), replied: make(chan struct{})}
-	m.atEnd = func() {
-		time.AfterFunc(answerTimeout, w.giveUp)
-		atEnd()
+	c := &stdio{
+		in: jsonl.NewReader(in, maxMessage), messages: make(chan jsonrpc.Message), atEnd: atEnd,
+		out: out, turn: make(chan struct{}, 1),
+		requests: make(map[jsonrpc.ID]bool), answered: outbox.NewSignal(),
 	}
-	go func() {
-		defer close(m.replied)
-		for line := range m.replies {
-			io.WriteString(w, line)
-		}
-	}()
-	return stdio{&mcp.IOTransport{Reader: m, Writer: w, MaxLineLength: -1}}
+	c.open, c.giveUp = context.WithCancel(ctx)
+	c.turn <- struct{}{}
+	return c
 }
 
-// A writer writes one message per call of Write. A client that does not read
-// blocks it until open ends. Several goroutines may use it.
-type writer struct {
-	w      io.Writer
+// A stdio is a transport and its connection.
+type stdio struct {
+	in       *jsonl.Reader
+	messages chan jsonrpc.Message // closed at the end of the input
+	inputErr error                // why it ended; set before that
+	atEnd    func()
+
+	out    io.Writer
 	turn   chan struct{} // holds a token while nothing is being written
 	open   context.Context
 	giveUp context.CancelFunc // ends open: all writes fail, including those in progress
+
+	mu       sync.Mutex
+	requests map[jsonrpc.ID]bool // unanswered requests; true if cancelled
+	problems int                 // problems that are being reported
+	answered outbox.Signal       // there may be fewer of them
 }
 
-func newWriter(ctx context.Context, out io.Writer) *writer {
-	w := &writer{w: out, turn: make(chan struct{}, 1)}
-	w.open, w.giveUp = context.WithCancel(ctx)
-	w.turn <- struct{}{}
-	return w
+// Connect implements [mcp.Transport].
+func (c *stdio) Connect(context.Context) (mcp.Connection, error) {
+	go c.readAll()
+	return c, nil
 }
 
-// errNotRead reports messages that the client did not read.
-var errNotRead = fmt.Errorf("the client does not read the output of the bridge: %w", io.EOF)
+// SessionID implements [mcp.Connection].
+func (*stdio) SessionID() string { return "" }
 
-func (w *writer) Write(b []byte) (int, error) {
-	select {
-	case <-w.open.Done():
-		return 0, errNotRead
-	case <-w.turn:
-	}
-	type written struct {
-		n   int
-		err error
-	}
-	done := make(chan written, 1)
-	b = bytes.Clone(b) // the write may outlive this call
-	go func() {
-		n, err := w.w.Write(b)
-		w.turn <- struct{}{}
-		done <- written{n, err}
-	}()
-	select {
-	case r := <-done:
-		return r.n, r.err
-	case <-w.open.Done():
-		return 0, errNotRead
-	}
+// Close implements [mcp.Connection].
+func (c *stdio) Close() error {
+	c.giveUp()
+	return nil
 }
 
-func (*writer) Close() error { return nil }
-
-// A messages reads the messages in the input and answers other lines.
-type messages struct {
-	in    *jsonl.Reader
-	atEnd func()
-	rest  []byte // the rest of the current message
-	err   error
-
-	// replies are the answers to lines that are not messages. A separate
-	// goroutine writes them, because a client may write everything before it
-	// reads. When the channel is full, further replies are dropped.
-	replies chan string
-	replied chan struct{} // closed when all replies are written
-	end     sync.Once
-}
-
-// finish handles the end of the input.
-func (m *messages) finish() {
-	m.atEnd()
-	close(m.replies)
-	select {
-	case <-m.replied:
-	case <-time.After(time.Second):
-	}
-}
-
-func (m *messages) Close() error { return nil }
-
-func (m *messages) Read(b []byte) (int, error) {
-	for len(m.rest) == 0 {
-		if m.err != nil {
-			m.end.Do(m.finish)
-			return 0, m.err
-		}
-		line, err := m.in.ReadLine()
+// readAll reads the messages in the input and reports the problems of other lines.
+func (c *stdio) readAll() {
+	defer close(c.messages)
+	for {
+		line, err := c.in.ReadLine()
 		var tooLong *jsonl.TooLongError
 		long := errors.As(err, &tooLong)
-		if !long {
-			m.err = err
-			if len(bytes.TrimSpace(line)) == 0 {
-				continue
-			}
+		if err != nil && !long {
+			c.inputErr = err
+			time.AfterFunc(answerTimeout, c.giveUp)
+			c.atEnd()
+			return
 		}
-		if code, problem := check(line, long); problem != "" {
-			select {
-			case m.replies <- fmt.Sprintf(`{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":%q}}`+"\n", code, problem):
-			default:
-			}
+		if !long && len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
-		m.rest = unroll(line)
+		all, code, problem := parse(line, long)
+		if problem != "" {
+			c.report(code, problem)
+		}
+		for _, m := range all {
+			select {
+			case c.messages <- m:
+			case <-c.open.Done():
+				return
+			}
+		}
 	}
-	n := copy(b, m.rest)
-	m.rest = m.rest[n:]
-	return n, nil
 }
 
-// unroll returns the messages of a batch, one per line, so that each is answered
-// separately. Only one revision of the protocol supports batches.
-func unroll(line []byte) []byte {
+// parse returns the messages in a line, or its problem and the error code for it. A line is a
+// message or a batch of them: one revision of the protocol supports batches.
+func parse(line []byte, long bool) (all []jsonrpc.Message, code int, problem string) {
+	switch {
+	case long:
+		return nil, jsonrpc.CodeInvalidRequest, fmt.Sprintf("a message is longer than %d bytes: send less", maxMessage)
+	case !json.Valid(line) || !utf8.Valid(line):
+		return nil, jsonrpc.CodeParseError, "a line is not JSON: send one message per line"
+	}
 	var batch []json.RawMessage
 	if json.Unmarshal(line, &batch) != nil {
 		batch = []json.RawMessage{line}
 	}
-	var out []byte
-	for _, m := range batch {
-		out = append(append(out, bytes.TrimSpace(m)...), '\n')
+	if len(batch) == 0 {
+		return nil, jsonrpc.CodeInvalidRequest, "a batch is empty: send one message per line"
 	}
-	return out
-}
-
-// check returns the problem of a line and the error code for it.
-func check(line []byte, long bool) (code int, problem string) {
-	switch {
-	case long:
-		return jsonrpc.CodeInvalidRequest, fmt.Sprintf("a message is longer than %d bytes: send less", maxMessage)
-	case !json.Valid(line) || !utf8.Valid(line):
-		return jsonrpc.CodeParseError, "a line is not JSON: send one message per line"
-	}
-	var all []json.RawMessage
-	if json.Unmarshal(line, &all) != nil {
-		all = []json.RawMessage{line}
-	}
-	if len(all) == 0 {
-		return jsonrpc.CodeInvalidRequest, "a batch is empty: send one message per line"
-	}
-	for _, one := range all {
-		var m struct {
+	for _, one := range batch {
+		var fields struct {
 			ID json.RawMessage `json:"id"`
 		}
-		_, err := jsonrpc.DecodeMessage(one)
-		if err != nil || json.Unmarshal(one, &m) != nil || len(m.ID) > 0 && m.ID[0] != '"' && bytes.ContainsAny(m.ID, ".eE") && string(m.ID) != "null" {
-			return jsonrpc.CodeInvalidRequest, "a line is not a JSON-RPC 2.0 message: see the specification of MCP"
+		m, err := jsonrpc.DecodeMessage(one)
+		if err == nil {
+			err = json.Unmarshal(one, &fields)
 		}
+		id := fields.ID
+		if err != nil || len(id) > 0 && id[0] != '"' && bytes.ContainsAny(id, ".eE") && string(id) != "null" {
+			return nil, jsonrpc.CodeInvalidRequest, "a line is not a JSON-RPC 2.0 message: see the specification of MCP"
+		}
+		all = append(all, m)
 	}
-	return 0, ""
+	return all, 0, ""
 }
 
-// A stdio is a transport that handles cancelled requests.
-type stdio struct{ mcp.Transport }
-
-// Connect implements [mcp.Transport].
-func (t stdio) Connect(ctx context.Context) (mcp.Connection, error) {
-	c, err := t.Transport.Connect(ctx)
-	if err != nil {
-		return nil, err
+// report answers a line that is not a message. It does not wait, because a client may write
+// everything before it reads.
+func (c *stdio) report(code int, problem string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.problems == maxProblems {
+		return
 	}
-	return &cancelConn{Connection: c, requests: make(map[jsonrpc.ID]bool), answered: make(chan struct{}, 1)}, nil
+	c.problems++
+	go func() {
+		c.write(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":%q}}`, code, problem))
+		c.mu.Lock()
+		c.problems--
+		c.mu.Unlock()
+		c.answered.Set()
+	}()
 }
 
-// A cancelConn keeps track of the requests that have not been answered.
-type cancelConn struct {
-	mcp.Connection
-
-	mu       sync.Mutex
-	requests map[jsonrpc.ID]bool // unanswered requests; true if cancelled
-	answered chan struct{}       // holds a token when there may be fewer
-}
-
-// answerTimeout limits the wait for the last answers.
-const answerTimeout = 10 * time.Second
-
-// drain waits until all requests have been answered.
-func (c *cancelConn) drain(ctx context.Context) {
-	limit := time.NewTimer(answerTimeout)
-	defer limit.Stop()
+// drain waits until everything has been answered.
+func (c *stdio) drain(ctx context.Context) {
 	for {
 		c.mu.Lock()
-		open := len(c.requests)
+		left := len(c.requests) + c.problems
 		c.mu.Unlock()
-		if open == 0 {
+		if left == 0 {
 			return
 		}
 		select {
 		case <-c.answered:
 		case <-ctx.Done():
 			return
-		case <-limit.C:
+		case <-c.open.Done():
 			return
 		}
 	}
 }
 
 // Read implements [mcp.Connection].
-func (c *cancelConn) Read(ctx context.Context) (jsonrpc.Message, error) {
-	m, err := c.Connection.Read(ctx)
-	if err != nil {
+func (c *stdio) Read(ctx context.Context) (jsonrpc.Message, error) {
+	var m jsonrpc.Message
+	err := io.EOF
+	select {
+	case m = <-c.messages:
+		if m == nil {
+			err = cmp.Or(c.inputErr, err)
+		}
+	case <-ctx.Done():
+	case <-c.open.Done():
+	}
+	if m == nil {
 		c.drain(ctx)
+		return nil, err
 	}
 	r, ok := m.(*jsonrpc.Request)
-	if err != nil || !ok {
-		return m, err
+	if !ok {
+		return m, nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -267,7 +224,7 @@ func (c *cancelConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 }
 
 // Write implements [mcp.Connection].
-func (c *cancelConn) Write(ctx context.Context, m jsonrpc.Message) error {
+func (c *stdio) Write(ctx context.Context, m jsonrpc.Message) error {
 	if r, ok := m.(*jsonrpc.Response); ok {
 		c.mu.Lock()
 		cancelled := c.requests[r.ID]
@@ -276,14 +233,43 @@ func (c *cancelConn) Write(ctx context.Context, m jsonrpc.Message) error {
 			c.mu.Lock()
 			delete(c.requests, r.ID)
 			c.mu.Unlock()
-			select {
-			case c.answered <- struct{}{}:
-			default:
-			}
+			c.answered.Set()
 		}()
 		if cancelled {
 			return nil
 		}
 	}
-	return c.Connection.Write(ctx, m)
+	data, err := jsonrpc.EncodeMessage(m)
+	if err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return c.write(data)
+}
+
+// errNotRead reports messages that the client did not read.
+var errNotRead = fmt.Errorf("the client does not read the output of the bridge: %w", io.EOF)
+
+// write writes a line. A client that does not read blocks it until open ends. Several
+// goroutines may use it.
+func (c *stdio) write(line []byte) error {
+	select {
+	case <-c.open.Done():
+		return errNotRead
+	case <-c.turn:
+	}
+	done := make(chan error, 1)
+	go func() { // the write may outlive this call
+		_, err := c.out.Write(append(line, '\n'))
+		c.turn <- struct{}{}
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-c.open.Done():
+		return errNotRead
+	}
 }
