@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -472,7 +471,7 @@ func TestSnapshotSeesDisguisedWrites(t *testing.T) {
 func TestSnapshotSeesEachChange(t *testing.T) {
 	files := map[string]string{".gitignore": "*.log\nignored/\n", "aaa.txt": "one\n", "zzz.txt": "one\n"}
 	long := strings.Repeat("x", 200)
-	const names = 2000 // several batches
+	const names = 2*batchSize + 1
 	links := systest.TryLink("aaa.txt", filepath.Join(t.TempDir(), "link")) == nil
 	for i := range names {
 		files[fmt.Sprintf("dir/%04d-%s", i, long)] = ""
@@ -580,34 +579,6 @@ func TestSnapshotCountsConflictsOnce(t *testing.T) {
 	changetest.Git(t, dir, "add", "a.txt")
 	if stateOf(t, tr) != before {
 		t.Error("taken for a write")
-	}
-}
-
-// git lists a file with conflicts several times. One batch has all of them.
-func TestBatchesKeepANameTogether(t *testing.T) {
-	var all bytes.Buffer
-	for i := range 5000 {
-		all.WriteString(strings.Repeat(fmt.Sprintf("%d\x00", i), 3))
-	}
-	for size := 1; size < 2*batchSize; size += 997 {
-		got, last := "", ""
-		names := &batches{use: func(names []byte) error {
-			got += string(names)
-			each := strings.Split(strings.TrimSuffix(string(names), "\x00"), "\x00")
-			if each[0] == last {
-				t.Errorf("writes of %d bytes: %s is in two batches", size, last)
-			}
-			last = each[len(each)-1]
-			return nil
-		}}
-		for chunk := range slices.Chunk(all.Bytes(), size) {
-			if _, err := names.Write(chunk); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := names.flush(); err != nil || got != all.String() {
-			t.Errorf("writes of %d bytes: %v, %d bytes of %d", size, err, len(got), all.Len())
-		}
 	}
 }
 

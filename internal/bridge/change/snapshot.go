@@ -1,16 +1,15 @@
 package change
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"io"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -48,8 +47,8 @@ const (
 	// scanWorkers is how many goroutines list files or look at them. They mostly
 	// wait for the file system, so the number does not depend on the processors.
 	scanWorkers = 4
-	// batchSize is how many bytes of names a goroutine takes at least.
-	batchSize = 32 << 10
+	// batchSize is how many files a goroutine looks at before it is free for others.
+	batchSize = 1000
 	// maxWalk limits the number of files in a directory outside of git.
 	maxWalk = 200_000
 )
@@ -120,30 +119,30 @@ type entry struct {
 	problem   string // why there is no state: "gone" or "unreadable"
 }
 
-// list adds the files below dir whose names produce writes, each followed by a
-// zero byte.
-func (s *scan) list(dir string, produce func(io.Writer) error) error {
-	names := &batches{use: func(names []byte) error {
-		add := func() error { return s.add(dir, names) }
+// list adds the files below dir with these names, which are in order.
+func (s *scan) list(dir string, names []string) error {
+	names = slices.Compact(names) // git lists a file with conflicts several times
+	for batch := range slices.Chunk(names, batchSize) {
+		add := func() error { return s.add(dir, batch) }
 		if s.group.TryGo(add) {
-			return nil
+			continue
 		}
-		return add() // enough goroutines are running
-	}}
-	if err := produce(names); err != nil {
-		return err
+		if err := add(); err != nil { // enough goroutines are running
+			return err
+		}
 	}
-	return names.flush()
+	return nil
 }
 
 // repository adds the files of a repository's work tree that git does not
 // ignore, and the files that git reads or runs.
 func (s *scan) repository(top, gitDir string) error {
 	g := git.Repository{Context: s.ctx, Dir: top}
-	err := s.list(top, func(names io.Writer) error {
-		return g.Run(names, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-	})
+	out, err := g.Output("ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	if err != nil {
+		return err
+	}
+	if err := s.list(top, strings.FieldsFunc(out, func(r rune) bool { return r == 0 })); err != nil {
 		return err
 	}
 	dirs := []string{gitDir}
@@ -180,42 +179,36 @@ func (s *scan) nested(dir string) error {
 // path below base, or empty.
 func (s *scan) walk(base, name string) error {
 	root := filepath.Join(base, name)
-	return s.list(base, func(names io.Writer) error {
-		return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-			switch {
-			case err != nil && path == root:
-				return err
-			case err != nil:
-				s.count(entry{dir: path, problem: "unreadable"})
-				return nil
-			case s.ctx.Err() != nil:
-				return context.Cause(s.ctx)
-			case s.walked.Add(1) > maxWalk:
-				return fmt.Errorf("there are more than %d files: make it a git repository", maxWalk)
-			case d.IsDir():
-				return nil
-			}
-			below := strings.TrimPrefix(path[len(base):], string(filepath.Separator))
-			_, err = io.WriteString(names, below+"\x00")
+	var names []string
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil && path == root:
 			return err
-		})
+		case err != nil:
+			s.count(entry{dir: path, problem: "unreadable"})
+		case s.ctx.Err() != nil:
+			return context.Cause(s.ctx)
+		case s.walked.Add(1) > maxWalk:
+			return fmt.Errorf("there are more than %d files: make it a git repository", maxWalk)
+		case !d.IsDir():
+			names = append(names, strings.TrimPrefix(path[len(base):], string(filepath.Separator)))
+		}
+		return nil
 	})
+	if err != nil {
+		return err
+	}
+	return s.list(base, names)
 }
 
-// add adds the files below dir with these names, each followed by a zero byte.
-func (s *scan) add(dir string, names []byte) error {
+// add adds the files below dir with these names.
+func (s *scan) add(dir string, names []string) error {
 	d, err := disk.OpenDir(dir)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	last := ""
-	for all := range bytes.SplitSeq(names[:len(names)-1], []byte{0}) {
-		name := string(all)
-		if name == last { // git lists a file with conflicts several times
-			continue
-		}
-		last = name
+	for _, name := range names {
 		st, err := d.Lstat(name)
 		switch {
 		case err != nil:
@@ -234,45 +227,6 @@ func (s *scan) add(dir string, names []byte) error {
 func (s *scan) count(e entry) {
 	s.sum.Add(maphash.Comparable(s.seed, e))
 	s.files.Add(1)
-}
-
-// A batches divides names, each followed by a zero byte, into batches for use. Equal
-// names in a row are in one batch.
-type batches struct {
-	use  func(names []byte) error
-	rest []byte
-}
-
-func (b *batches) Write(p []byte) (int, error) {
-	b.rest = append(b.rest, p...)
-	if len(b.rest) < batchSize {
-		return len(p), nil
-	}
-	end := lastName(b.rest[:bytes.LastIndexByte(b.rest, 0)+1])
-	if end == 0 {
-		return len(p), nil
-	}
-	batch := b.rest[:end]
-	b.rest = bytes.Clone(b.rest[end:])
-	return len(p), b.use(batch)
-}
-
-// lastName returns where the last name begins, or the first of those equal to it.
-func lastName(names []byte) int {
-	start := bytes.LastIndexByte(names[:max(len(names)-1, 0)], 0) + 1
-	name := names[start:]
-	for start > 0 && bytes.HasSuffix(names[:start], name) && (start == len(name) || names[start-len(name)-1] == 0) {
-		start -= len(name)
-	}
-	return start
-}
-
-// flush uses the last names.
-func (b *batches) flush() error {
-	if len(b.rest) == 0 {
-		return nil
-	}
-	return b.use(b.rest)
 }
 
 // inRepository reports whether dir or a directory above it has a .git.
