@@ -26,24 +26,11 @@ type Asked struct {
 // An asked is an agent with its runner, which is opened when it is first needed.
 type asked struct {
 	Asked
-	open   func() (agent.Runner, error)
-	usable func() bool
+	cfg *Config
 
 	mu     sync.Mutex
 	runner agent.Runner
 	closed bool
-}
-
-func newAsked(a Asked, cfg Config) *asked {
-	return &asked{
-		Asked: a, open: func() (agent.Runner, error) { return cfg.Open(a) },
-		usable: func() bool {
-			if cfg.Usable != nil {
-				return cfg.Usable(a)
-			}
-			return a.Agent.Usable(a.Source) && cfg.Runner.Wall.Check(a.Agent) == nil
-		},
-	}
 }
 
 // run returns the runner, and opens it if necessary.
@@ -56,7 +43,7 @@ func (a *asked) run() (agent.Runner, error) {
 	case a.closed:
 		return nil, agent.ErrClosed
 	}
-	r, err := a.open()
+	r, err := a.cfg.Open(a.Asked)
 	if err == nil {
 		a.runner = r
 	}
@@ -84,13 +71,25 @@ func (a *asked) close() error {
 // searches reports whether the agent can search the web.
 func (a *asked) searches() bool { return a.Agent.SearchTool != "" }
 
+func (a *asked) usable() bool {
+	if a.cfg.Usable != nil {
+		return a.cfg.Usable(a.Asked)
+	}
+	return a.Agent.Usable(a.Source) && a.cfg.Runner.Wall.Check(a.Agent) == nil
+}
+
+// only returns the agents for which keep is true.
+func only(all []*asked, keep func(*asked) bool) []*asked {
+	return slices.DeleteFunc(slices.Clone(all), func(a *asked) bool { return !keep(a) })
+}
+
 // usable returns the agents that are installed and can be enforced read-only, as far as that
 // is known without running them.
 func (b *Bridge) usable() []*asked {
 	if len(b.agents) == 1 {
 		return b.agents
 	}
-	return slices.DeleteFunc(slices.Clone(b.agents), func(a *asked) bool { return !a.usable() })
+	return only(b.agents, (*asked).usable)
 }
 
 // Names returns the names of the agents that can be asked here.
@@ -107,38 +106,36 @@ func names(all []*asked) []string {
 // pick returns the agent for a call: the one that it names, the one of the settings, or the
 // first usable one, if possible of another kind than the client.
 func (b *Bridge) pick(c Common, search bool) (*asked, error) {
-	name := strings.TrimSpace(c.Agent)
-	if prefer := b.named(b.cfg.Prefer); name == "" && prefer != nil && (!search || prefer.searches()) {
+	fits := func(a *asked) bool { return !search || a.searches() }
+	if name := strings.TrimSpace(c.Agent); name != "" {
+		switch a := b.named(name); {
+		case a == nil:
+			return nil, fmt.Errorf("%s is %q: it must be one of %s", b.cfg.Names.Agent, shorten(name, 60), strings.Join(names(b.agents), ", "))
+		case fits(a):
+			return a, nil
+		default:
+			able := only(b.usable(), fits)
+			if len(able) == 0 {
+				return nil, errNoSearch
+			}
+			return nil, fmt.Errorf("%s cannot search the web: name one of %s", a.Agent.DisplayName, strings.Join(names(able), ", "))
+		}
+	}
+	if prefer := b.named(b.cfg.Prefer); prefer != nil && fits(prefer) {
 		return prefer, nil
 	}
-	if name == "" && len(b.agents) > 1 {
-		here := b.usable()
-		usable := slices.DeleteFunc(slices.Clone(here), func(a *asked) bool { return search && !a.searches() })
-		own := func(a *asked) bool { return a.Agent.IsClient(c.client) }
-		if i := slices.IndexFunc(usable, func(a *asked) bool { return !own(a) }); i >= 0 {
-			return usable[i], nil
-		}
-		if len(usable) > 0 {
-			return usable[0], nil
-		}
-		if search && len(here) > 0 {
-			return nil, errNoSearch
-		}
+	usable := b.usable()
+	able := only(usable, fits)
+	if i := slices.IndexFunc(able, func(a *asked) bool { return !a.Agent.IsClient(c.client) }); i >= 0 {
+		return able[i], nil
 	}
-	a := b.agents[0]
-	if name != "" {
-		if a = b.named(name); a == nil {
-			return nil, fmt.Errorf("%s is %q: it must be one of %s", b.cfg.Names.Agent, shorten(name, 60), strings.Join(names(b.agents), ", "))
-		}
+	if len(usable) == 0 {
+		able = only(b.agents[:1], fits)
 	}
-	if !search || a.searches() {
-		return a, nil
-	}
-	able := slices.DeleteFunc(b.usable(), func(a *asked) bool { return !a.searches() })
 	if len(able) == 0 {
 		return nil, errNoSearch
 	}
-	return nil, fmt.Errorf("%s cannot search the web: name one of %s", a.Agent.DisplayName, strings.Join(names(able), ", "))
+	return able[0], nil
 }
 
 var errNoSearch = errors.New("no agent here can search the web: Gemini CLI and Codex CLI can, once they are installed")

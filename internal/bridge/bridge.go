@@ -77,12 +77,10 @@ func New(runner agent.Runner, cfg Config) (*Bridge, error) {
 	b := &Bridge{
 		cfg: cfg, log: cfg.Log, templates: t, chunks: newChunkCache(), started: time.Now(),
 	}
-	first := newAsked(Asked{cfg.Agent, cfg.Source, cfg.DefaultModel, cfg.FallbackModel}, cfg)
-	first.runner = runner
-	b.agents = append(b.agents, first)
-	for _, other := range cfg.Others {
-		b.agents = append(b.agents, newAsked(other, cfg))
+	for _, a := range append([]Asked{cfg.Asked}, cfg.Others...) {
+		b.agents = append(b.agents, &asked{Asked: a, cfg: &b.cfg})
 	}
+	b.agents[0].runner = runner
 	b.conversations = newConversations(b.agents, cfg)
 	b.life, b.end = context.WithCancelCause(context.Background())
 	return b, nil

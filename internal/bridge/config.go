@@ -12,15 +12,11 @@ import (
 
 // A Config configures a [Bridge]. [Configure] makes one from the user's settings.
 type Config struct {
-	// Agent is the agent that the bridge asks, a row of the table of agents.
-	Agent *agent.Agent
-	// Source says for whom the agent runs.
-	Source agent.Source
+	// Asked is the first agent that the bridge can ask.
+	Asked
 	// Runner holds the settings of the agent's runner. The bridge does not open
 	// the runner, but reports Runner.Kind.
 	Runner agent.Options
-	// DefaultModel and FallbackModel are as in [Asked].
-	DefaultModel, FallbackModel string
 	// Others are more agents that calls can name. Open opens a runner for one of them,
 	// which the bridge closes. Usable, if set, replaces [agent.Agent.Usable].
 	Others []Asked
@@ -70,15 +66,17 @@ func Configure(row *agent.Agent, s Settings) Config {
 	cfg := Config{
 		NoPool:          !s.Switch("pool.enabled"),
 		PoolIdleTimeout: s.Duration("pool.idle"),
-		Agent:           row,
-		Prefer:          s.Text("bridge.agent"),
-		Source:          agent.Source{Command: s.Text("bridge.command")},
-		DefaultModel:    s.Text("bridge.model"),
-		FallbackModel:   s.Text("bridge.fallback-model"),
-		MaxConcurrent:   s.Number("bridge.max-concurrent"),
-		StartInterval:   s.Duration("bridge.start-interval"),
-		StartJitter:     s.Duration("bridge.start-jitter"),
-		Templates:       s.Text("bridge.prompts-dir"),
+		Asked: Asked{
+			Agent:         row,
+			Source:        agent.Source{Command: s.Text("bridge.command")},
+			DefaultModel:  s.Text("bridge.model"),
+			FallbackModel: s.Text("bridge.fallback-model"),
+		},
+		Prefer:        s.Text("bridge.agent"),
+		MaxConcurrent: s.Number("bridge.max-concurrent"),
+		StartInterval: s.Duration("bridge.start-interval"),
+		StartJitter:   s.Duration("bridge.start-jitter"),
+		Templates:     s.Text("bridge.prompts-dir"),
 		Runner: agent.Options{
 			IdleTimeout: s.Duration("bridge.idle-timeout"),
 			Kind:        s.Text("bridge.runner"),
@@ -104,13 +102,9 @@ func Configure(row *agent.Agent, s Settings) Config {
 
 // For returns the configuration of a bridge that asks the agent with a name only.
 func (c Config) For(name string) (Config, error) {
-	if name == c.Agent.Name {
-		c.Others = nil
-		return c, nil
-	}
-	for _, a := range c.Others {
+	for _, a := range append([]Asked{c.Asked}, c.Others...) {
 		if a.Agent.Name == name {
-			c.Agent, c.Source, c.DefaultModel, c.FallbackModel, c.Others = a.Agent, a.Source, a.DefaultModel, a.FallbackModel, nil
+			c.Asked, c.Others = a, nil
 			return c, nil
 		}
 	}

@@ -351,7 +351,7 @@ func offerAgents(tools []tool, all []*asked) {
 	for _, t := range tools {
 		able := all
 		if t.tool.Name == searchTool {
-			able = slices.DeleteFunc(slices.Clone(all), func(a *asked) bool { return !a.searches() })
+			able = only(all, (*asked).searches)
 		}
 		if !slices.Contains(jobTools, t.tool.Name) || len(able) == 0 {
 			continue
