@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"path/filepath"
 	"reflect"
@@ -74,51 +75,41 @@ func title(row *agent.Agent) string {
 
 // instructions returns the server's instructions. Clients show them to models.
 func instructions(row *agent.Agent, search bool) string {
-	text := instructionsForSeveral
-	if row != &several {
-		text = fill(row, instructionsForOne)
+	intro, panel, working := introOfOne, "", "whether {{agent}} works"
+	if row == &several {
+		intro, panel, working = introOfSeveral, " agents asks several at the same time.", "which agents work"
 	}
+	text := fill(row, intro+strings.NewReplacer("{{panel}}", panel, "{{working}}", working).Replace(tasks))
 	if !search {
 		text = strings.NewReplacer(" or the web", "", " and searches the web", "", searchLine, "").Replace(text)
 	}
 	return text
 }
 
-// searchLine is the line about the web search in the instructions.
-const searchLine = "- search: ask a question that needs current facts from the web.\n"
-
-const instructionsForOne = `Ask {{model}}, through {{agent}}, about this code base or the web. {{model}} has a
+const introOfOne = `Ask {{model}}, through {{agent}}, about this code base or the web. {{model}} has a
 large context window. It reads files and searches the web on its own, but
 cannot write files or run commands.
+`
 
+const introOfSeveral = `Ask other coding agents about this code base or the web, for a second opinion or for work
+that you want to hand over. Name the agent as agent, or let Pollux choose. An agent reads
+files on its own, but cannot write them.
+`
+
+// searchLine is the line about the web search in tasks.
+const searchLine = "- search: ask a question that needs current facts from the web.\n"
+
+const tasks = `
 - query: ask a question, optionally with files. {{model}} explores workingDirectory on its own:
-  naming a directory is better than sending many files.
+  naming a directory is better than sending many files.{{panel}}
 - change: ask for changes to files. Returns edits and a unified diff; nothing is written.
-- search: ask a question that needs current facts from the web.
-- structured: get an answer as JSON that is valid under your JSON Schema.
+` + searchLine + `- structured: get an answer as JSON that is valid under your JSON Schema.
 - fetch-chunk: get the next part of a long answer.
-- ping: check whether {{agent}} works and how many calls are running.
+- ping: check {{working}} and how many calls are running.
 - list-sessions, close-session: manage the conversations that query can continue.
 - start-job, wait-job, cancel-job, list-jobs: for calls that take longer than you can wait.
 
 A call takes from seconds to minutes. Include everything {{model}} needs to know: each call
-starts without memory of earlier ones, except a query with a sessionId.`
-
-const instructionsForSeveral = `Ask other coding agents about this code base or the web, for a second opinion or for work
-that you want to hand over. Name the agent as agent, or let Pollux choose. An agent reads
-files on its own, but cannot write them.
-
-- query: ask a question, optionally with files. The agent explores workingDirectory on its own:
-  naming a directory is better than sending many files. agents asks several at the same time.
-- change: ask for changes to files. Returns edits and a unified diff; nothing is written.
-- search: ask a question that needs current facts from the web.
-- structured: get an answer as JSON that is valid under your JSON Schema.
-- fetch-chunk: get the next part of a long answer.
-- ping: check which agents work and how many calls are running.
-- list-sessions, close-session: manage the conversations that query can continue.
-- start-job, wait-job, cancel-job, list-jobs: for calls that take longer than you can wait.
-
-A call takes from seconds to minutes. Include everything the agent needs to know: each call
 starts without memory of earlier ones, except a query with a sessionId.`
 
 // sentence matches the name of several at the start of a text or of a sentence.
@@ -202,76 +193,81 @@ func (t tool) withOutput(schema map[string]any) tool {
 	return t
 }
 
-// tools returns the tools for asking all of these agents. row is [Bridge.spoken]. {{agent}}, {{model}} and {{example}} in a description
-// are replaced by the agent's names.
+// tools returns the tools for asking all of these agents. row is [Bridge.spoken].
 func (s *Server) tools(row *agent.Agent, all []*asked) []tool {
-	no, yes := new(bool), new(bool)
-	*yes = true
+	no, yes := new(false), new(true)
+	var (
+		asks      = mcp.ToolAnnotations{OpenWorldHint: yes}
+		asksData  = mcp.ToolAnnotations{OpenWorldHint: yes, ReadOnlyHint: true}
+		asksAgain = mcp.ToolAnnotations{OpenWorldHint: yes, ReadOnlyHint: true, IdempotentHint: true}
+		reads     = mcp.ToolAnnotations{OpenWorldHint: no, ReadOnlyHint: true, IdempotentHint: true}
+		ends      = mcp.ToolAnnotations{OpenWorldHint: no, IdempotentHint: true}
+	)
+	text := func(description string) map[string]any { return schemaOf("string", fill(row, description)) }
+	integer := func(description string, least, most int) map[string]any {
+		return map[string]any{"type": "integer", "minimum": least, "maximum": most, "description": description}
+	}
+	// shared holds the inputs that several tools have.
+	shared := map[string]any{
+		"files": map[string]any{
+			"type": "array", "items": map[string]any{"type": "string"}, "maxItems": maxFiles,
+			"description": fmt.Sprintf("Paths of text files (up to %d bytes each) and images (up to %d bytes each) "+
+				"inside workingDirectory.", change.MaxFile, maxImage),
+		},
+		"model":            text("The {{model}} model, for example {{example}}. Omit it for the default."),
+		"workingDirectory": text("The directory that {{model}} may read. Omit it to use the client's root."),
+		"timeout": integer("Time limit in milliseconds, including time in the queue. At the limit the call returns "+
+			"what has arrived so far. Default: 120000.", 1, int(MaxTimeout.Milliseconds())),
+		"sessionId": text("The sessionId from an earlier answer. It continues that conversation in the same directory. " +
+			"Omit it to start a new conversation."),
+		"maxResponseLength": integer("Maximum length of the answer, in words.", 1, MaxWords),
+		"jobId":             text("The jobId from start-job."),
+	}
+	// own holds the inputs of the tool alone; others are those in shared.
+	define := func(
+		name, title, description string, own map[string]any, others, required []string,
+		hints mcp.ToolAnnotations, handle mcp.ToolHandler,
+	) tool {
+		properties := make(map[string]any)
+		maps.Copy(properties, own)
+		for _, other := range others {
+			properties[other] = shared[other]
+		}
+		hints.Title, hints.DestructiveHint = fill(row, title), no
+		return tool{&mcp.Tool{
+			Name: name, Title: hints.Title, Description: fill(row, description), Annotations: &hints,
+			InputSchema: map[string]any{"type": "object", "properties": properties, "required": required, "additionalProperties": false},
+		}, handle}
+	}
+	none := []string{}
 	inJobs := slices.Clone(jobTools)
 	if !searching(all) {
 		inJobs = slices.DeleteFunc(inJobs, func(name string) bool { return name == searchTool })
 	}
 	last := len(inJobs) - 1
-	define := func(
-		name, title, description string, input map[string]any, required []string,
-		a mcp.ToolAnnotations, h mcp.ToolHandler,
-	) tool {
-		title, description = fill(row, title), fill(row, description)
-		a.Title, a.DestructiveHint = title, no
-		if required == nil {
-			required = []string{}
-		}
-		return tool{&mcp.Tool{
-			Name: name, Title: title, Description: description, Annotations: &a,
-			InputSchema: map[string]any{"type": "object", "properties": input, "required": required, "additionalProperties": false},
-		}, h}
-	}
-	text := func(description string) map[string]any {
-		return map[string]any{"type": "string", "description": fill(row, description)}
-	}
-	integer := func(description string, most int) map[string]any {
-		return map[string]any{"type": "integer", "minimum": 1, "maximum": most, "description": description}
-	}
-	files := map[string]any{
-		"type": "array", "items": map[string]any{"type": "string"}, "maxItems": maxFiles,
-		"description": fmt.Sprintf("Paths of text files (up to %d bytes each) and images (up to %d bytes each) "+
-			"inside workingDirectory.", change.MaxFile, maxImage),
-	}
-	model := text("The {{model}} model, for example {{example}}. Omit it for the default.")
-	dir := text("The directory that {{model}} may read. Omit it to use the client's root.")
-	timeout := integer("Time limit in milliseconds, including time in the queue. At the limit the call returns "+
-		"what has arrived so far. Default: 120000.", int(MaxTimeout.Milliseconds()))
-	session := text("The sessionId from an earlier answer. It continues that conversation in the same directory. " +
-		"Omit it to start a new conversation.")
-	length := integer("Maximum length of the answer, in words.", MaxWords)
 	tools := []tool{
 		define(queryTool, "{{model}} Query",
 			"Ask {{model}} a question about code, a document, an image or a design, or for a second opinion. "+
 				"{{model}} reads the files it needs in workingDirectory on its own. It cannot change files. "+
 				"A long answer comes in parts: see fetch-chunk.",
 			map[string]any{
-				"prompt": text("The question, with everything that {{model}} needs to know."), "files": files, "model": model,
-				"workingDirectory": dir, "timeout": timeout, "maxResponseLength": length,
-				"changeMode": map[string]any{"type": "boolean", "description": "Return edits to files as " +
-					"{edits, diff, response}, as the tool change does. Nothing is written."},
-				"sessionId": session,
+				"prompt": text("The question, with everything that {{model}} needs to know."),
+				"changeMode": schemaOf("boolean", "Return edits to files as {edits, diff, response}, as the tool change does. "+
+					"Nothing is written."),
 			},
-			[]string{"prompt"}, mcp.ToolAnnotations{OpenWorldHint: yes}, s.handler(queryTool)).withLargeResult(),
+			[]string{"files", "model", "workingDirectory", "timeout", "maxResponseLength", "sessionId"},
+			[]string{"prompt"}, asks, s.handler(queryTool)).withLargeResult(),
 		define(changeTool, "Propose Changes",
 			"Ask {{model}} to change files. Returns the edits and a unified diff for you to apply. Nothing is written.",
-			map[string]any{
-				"prompt": text("What to change, with everything that {{model}} needs to know."), "files": files, "model": model,
-				"workingDirectory": dir, "timeout": timeout, "maxResponseLength": length, "sessionId": session,
-			},
-			[]string{"prompt"}, mcp.ToolAnnotations{OpenWorldHint: yes}, s.handler(changeTool)).withLargeResult().withOutput(changesSchema),
+			map[string]any{"prompt": text("What to change, with everything that {{model}} needs to know.")},
+			[]string{"files", "model", "workingDirectory", "timeout", "maxResponseLength", "sessionId"},
+			[]string{"prompt"}, asks, s.handler(changeTool)).withLargeResult().withOutput(changesSchema),
 		define(searchTool, "Web Search",
 			"Ask {{model}} to search the web and to answer with sources: current versions, documentation, news, "+
 				"error messages.",
-			map[string]any{
-				"query": text("What to find out."), "model": model,
-				"workingDirectory": dir, "timeout": timeout, "maxResponseLength": length,
-			},
-			[]string{"query"}, mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: yes}, s.handler(searchTool)),
+			map[string]any{"query": text("What to find out.")},
+			[]string{"model", "workingDirectory", "timeout", "maxResponseLength"},
+			[]string{"query"}, asksAgain, s.handler(searchTool)),
 		define(structuredTool, "Structured Output",
 			"Ask {{model}} for JSON that is valid under your JSON Schema: extraction, classification, data with "+
 				"a fixed shape. {{model}} may correct an invalid answer once. If it is still invalid, the call "+
@@ -283,53 +279,45 @@ func (s *Server) tools(row *agent.Agent, all []*asked) []tool {
 					"description": fmt.Sprintf("The JSON Schema, as an object or a string. At most %d bytes, "+
 						"any draft, no references to other documents.", maxSchema),
 				},
-				"files": files, "model": model, "workingDirectory": dir, "timeout": timeout,
 			},
-			[]string{"prompt", "schema"}, mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: yes}, s.handler(structuredTool)),
+			[]string{"files", "model", "workingDirectory", "timeout"},
+			[]string{"prompt", "schema"}, asksData, s.handler(structuredTool)),
 		define("fetch-chunk", "Fetch Cached Chunk",
 			fmt.Sprintf("Get another part of a long answer from query or search. Parts are kept for %d minutes.",
 				int(cached.after.Minutes())),
 			map[string]any{
-				"cacheKey": text("The cacheKey from the first part."),
-				"chunkIndex": map[string]any{"type": "integer", "minimum": 1, "description": "The number of the " +
-					"part, from 1."},
+				"cacheKey":   text("The cacheKey from the first part."),
+				"chunkIndex": map[string]any{"type": "integer", "minimum": 1, "description": "The number of the part, from 1."},
 			},
-			[]string{"cacheKey", "chunkIndex"}, mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: no}, s.fetchChunk),
+			none, []string{"cacheKey", "chunkIndex"}, reads, s.fetchChunk),
 		define("list-sessions", "List Sessions",
 			fmt.Sprintf("List the conversations that query can continue. A conversation ends %d minutes after "+
 				"its last query.", int(continued.after.Minutes())),
-			map[string]any{}, nil,
-			mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: no}, s.listSessions),
-		define("close-session", "Close Session",
-			"End a conversation that is no longer needed.",
-			map[string]any{"sessionId": text("The sessionId from an answer in the conversation.")}, []string{"sessionId"},
-			mcp.ToolAnnotations{IdempotentHint: true, OpenWorldHint: no}, s.closeSession),
+			nil, none, none, reads, s.listSessions),
+		define("close-session", "Close Session", "End a conversation that is no longer needed.",
+			map[string]any{"sessionId": text("The sessionId from an answer in the conversation.")},
+			none, []string{"sessionId"}, ends, s.closeSession),
 		define(startJob, "Start Job",
 			"Start a call of "+strings.Join(inJobs[:last], ", ")+" or "+inJobs[last]+" that may take longer than you can wait. Returns a jobId immediately.",
 			map[string]any{
 				"tool": map[string]any{"type": "string", "enum": inJobs, "description": "The tool to call."},
-				"arguments": map[string]any{"type": "object", "description": fmt.Sprintf("The arguments of the "+
-					"tool. timeout may be up to %d.", MaxTimeout.Milliseconds())},
+				"arguments": schemaOf("object", fmt.Sprintf("The arguments of the tool. timeout may be up to %d.",
+					MaxTimeout.Milliseconds())),
 			},
-			[]string{"tool", "arguments"}, mcp.ToolAnnotations{OpenWorldHint: yes}, s.startJob),
+			none, []string{"tool", "arguments"}, asks, s.startJob),
 		define("wait-job", "Wait for Job",
 			fmt.Sprintf("Wait for the result of a job. Results are kept for %d minutes.", int(endedJobs.after.Minutes())),
-			map[string]any{
-				"jobId": text("The jobId from start-job."),
-				"timeout": map[string]any{"type": "integer", "minimum": 0, "maximum": maxJobWaitTimeout.Milliseconds(),
-					"description": fmt.Sprintf("How long to wait, in milliseconds. Default: %d.", jobWaitTimeout.Milliseconds())},
-			},
-			[]string{"jobId"}, mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: no}, s.waitJob).withLargeResult(),
+			map[string]any{"timeout": integer(fmt.Sprintf("How long to wait, in milliseconds. Default: %d.",
+				jobWaitTimeout.Milliseconds()), 0, int(maxJobWaitTimeout.Milliseconds()))},
+			[]string{"jobId"}, []string{"jobId"}, reads, s.waitJob).withLargeResult(),
 		define("cancel-job", "Cancel Job", "Cancel a job that is no longer needed.",
-			map[string]any{"jobId": text("The jobId from start-job.")}, []string{"jobId"},
-			mcp.ToolAnnotations{IdempotentHint: true, OpenWorldHint: no}, s.cancelJob),
+			nil, []string{"jobId"}, []string{"jobId"}, ends, s.cancelJob),
 		define("list-jobs", "List Jobs", "List running jobs and recently ended jobs.",
-			map[string]any{}, nil, mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: no}, s.listJobs),
+			nil, none, none, reads, s.listJobs),
 		define("ping", "Health Check",
 			"Report whether {{agent}} is installed, its version, what it may do, and how many calls are running "+
 				"and waiting. Answers immediately, without asking a model.",
-			map[string]any{}, nil,
-			mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: no}, s.ping),
+			nil, none, none, reads, s.ping),
 	}
 	if len(all) > 1 {
 		offerAgents(tools, all)
