@@ -21,21 +21,46 @@ const conversationBytes = 2 << 20
 // A conversation is a sequence of queries. The process that answered the last
 // one continues it. If that process has ended, another one gets the transcript.
 type conversation struct {
-	id    string
-	begun time.Time
-	turn  chan struct{} // holds a token while no query is running
+	id   string
+	turn chan struct{} // holds a token while no query is running
 
 	// Guarded by conversations.mu. Only the holder of the turn changes these
 	// fields.
-	agent      string // the name of the one that answered last
-	dir, model string
-	said       []exchange
-	bytes      int
-	used       time.Time
+	transcript
+	used time.Time
+}
+
+// A transcript is what was said in a conversation, and the form of a conversation in a keeper.
+type transcript struct {
+	Begun time.Time `json:"begun"`
+	// Agent is the name of the one that answered last. It is empty if an older version of
+	// Pollux kept the conversation, which asked Gemini CLI only.
+	Agent string     `json:"agent,omitempty"`
+	Dir   string     `json:"dir"`
+	Model string     `json:"model"`
+	Said  []exchange `json:"said"`
 }
 
 // An exchange is a prompt and its answer.
-type exchange struct{ prompt, answer string }
+type exchange [2]string
+
+// size returns the length of all prompts and answers, in bytes.
+func (t *transcript) size() (bytes int) {
+	for _, e := range t.Said {
+		bytes += len(e[0]) + len(e[1])
+	}
+	return bytes
+}
+
+// read replaces the transcript by one from a keeper.
+func (t *transcript) read(data []byte) error {
+	var kept transcript
+	if json.Unmarshal(data, &kept) != nil || len(kept.Said) == 0 {
+		return errUnreadable
+	}
+	*t = kept
+	return nil
+}
 
 // A keeper stores conversations for all bridges that share a runner, so that a client of
 // another bridge can continue one whose ID it was given. The runner of a pool is one, and a
@@ -48,50 +73,16 @@ type keeper interface {
 	Kept(ctx context.Context, session string, n int) ([]byte, error)
 }
 
-// A keptConversation is the form of a conversation in a keeper.
-type keptConversation struct {
-	Begun time.Time   `json:"begun"`
-	Agent string      `json:"agent,omitempty"` // older versions asked Gemini CLI only
-	Dir   string      `json:"dir"`
-	Model string      `json:"model"`
-	Said  [][2]string `json:"said"` // prompts and answers
-}
-
-// kept returns the form of the conversation in a keeper.
-func (c *conversation) kept() []byte {
-	k := keptConversation{Begun: c.begun, Agent: c.agent, Dir: c.dir, Model: c.model}
-	for _, e := range c.said {
-		k.Said = append(k.Said, [2]string{e.prompt, e.answer})
-	}
-	data, _ := json.Marshal(k)
-	return data
-}
-
-// restore replaces the conversation by one from a keeper.
-func (c *conversation) restore(data []byte) bool {
-	var k keptConversation
-	if json.Unmarshal(data, &k) != nil || len(k.Said) == 0 {
-		return false
-	}
-	c.begun, c.agent, c.dir, c.model, c.used = k.Begun, k.Agent, k.Dir, k.Model, time.Now()
-	c.said, c.bytes = nil, 0
-	for _, e := range k.Said {
-		c.said = append(c.said, exchange{e[0], e[1]})
-		c.bytes += len(e[0]) + len(e[1])
-	}
-	return true
-}
-
 // replay returns a prompt that starts with the transcript, or "" if the
 // transcript is empty.
-func (c *conversation) replay(prompt string) string {
-	if len(c.said) == 0 {
+func (t *transcript) replay(prompt string) string {
+	if len(t.Said) == 0 {
 		return ""
 	}
 	var b strings.Builder
 	b.WriteString("This is the conversation so far:\n")
-	for _, e := range c.said {
-		fmt.Fprintf(&b, "\n<user>\n%s\n</user>\n\n<you>\n%s\n</you>\n", e.prompt, e.answer)
+	for _, e := range t.Said {
+		fmt.Fprintf(&b, "\n<user>\n%s\n</user>\n\n<you>\n%s\n</you>\n", e[0], e[1])
 	}
 	b.WriteString("\nThe next message of the user:\n\n" + prompt)
 	return b.String()
@@ -125,7 +116,7 @@ func (cs *conversations) keeper(a *asked) keeper {
 // caller holds the turn until it calls give.
 func (cs *conversations) take(ctx context.Context, id string) (*conversation, error) {
 	if id == "" {
-		return &conversation{id: rand.Text(), begun: time.Now(), turn: make(chan struct{}, 1)}, nil
+		return &conversation{id: rand.Text(), turn: make(chan struct{}, 1), transcript: transcript{Begun: time.Now()}}, nil
 	}
 	cs.mu.Lock()
 	dropped := cs.pruneLocked()
@@ -151,21 +142,21 @@ func (cs *conversations) take(ctx context.Context, id string) (*conversation, er
 	}
 	var newer []byte
 	if k := cs.keeper(cs.agents[0]); k != nil { // another bridge may have continued it
-		newer, _ = k.Kept(ctx, id, len(c.said)) // without an answer, this one is the newest known
+		newer, _ = k.Kept(ctx, id, len(c.Said)) // without an answer, this one is the newest known
 	}
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	if newer != nil {
-		c.restore(newer)
+	if newer != nil && c.read(newer) == nil {
+		c.used = time.Now()
 	}
 	if cs.byID[id] != c { // closed in the meantime
 		c.turn <- struct{}{}
 		return nil, gone
 	}
-	if c.bytes > conversationBytes {
+	if bytes := c.size(); bytes > conversationBytes {
 		c.turn <- struct{}{}
 		return nil, fmt.Errorf("the session has %d bytes, over the limit of %d: start a new one and repeat what "+
-			"matters", c.bytes, conversationBytes)
+			"matters", bytes, conversationBytes)
 	}
 	return c, nil
 }
@@ -176,14 +167,14 @@ func (cs *conversations) fetch(ctx context.Context, id string) (*conversation, e
 	if k == nil {
 		return nil, nil
 	}
-	c := &conversation{id: id, turn: make(chan struct{}, 1)}
+	c := &conversation{id: id, turn: make(chan struct{}, 1), used: time.Now()}
 	c.turn <- struct{}{}
 	data, err := k.Kept(ctx, id, 0)
 	if err != nil || data == nil {
 		return nil, err
 	}
-	if !c.restore(data) {
-		return nil, errUnreadable
+	if err := c.read(data); err != nil {
+		return nil, err
 	}
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -198,19 +189,18 @@ func (cs *conversations) fetch(ctx context.Context, id string) (*conversation, e
 // and reports whether the conversation can be continued.
 func (cs *conversations) give(c *conversation, e *exchange, by *asked, dir, model string) bool {
 	cs.mu.Lock()
-	first := len(c.said) == 0
 	if e != nil {
-		c.said = append(c.said, *e)
-		c.bytes += len(e.prompt) + len(e.answer)
-		c.agent, c.dir, c.model = by.Agent.Name, dir, model
-		if first {
+		c.Said = append(c.Said, *e)
+		c.Agent, c.Dir, c.Model = by.Agent.Name, dir, model
+		if len(c.Said) == 1 {
 			cs.byID[c.id] = c
 		}
 	}
 	c.used = time.Now()
 	kept := cs.byID[c.id] == c
 	if k := cs.keeper(by); kept && e != nil && k != nil {
-		n, data := len(c.said), c.kept()
+		n := len(c.Said)
+		data, _ := json.Marshal(c.transcript)
 		defer k.Keep(c.id, n, data)
 	}
 	c.turn <- struct{}{}
@@ -245,7 +235,7 @@ func (cs *conversations) forgetAll(ids []string) {
 // returns their IDs, which the runner must forget.
 func (cs *conversations) pruneLocked() (dropped []string) {
 	return prune(cs.byID, continued, func(c *conversation) keptState {
-		return keptState{used: c.used, bytes: c.bytes, inUse: len(c.turn) == 0}
+		return keptState{used: c.used, bytes: c.size(), inUse: len(c.turn) == 0}
 	})
 }
 
@@ -284,7 +274,7 @@ func (cs *conversations) list() []conversationState {
 	for _, c := range cs.byID {
 		idle := time.Since(c.used)
 		all = append(all, conversationState{
-			ID: c.id, Agent: c.agent, Dir: c.dir, Queries: len(c.said), About: summary(c.said[0].prompt),
+			ID: c.id, Agent: c.Agent, Dir: c.Dir, Queries: len(c.Said), About: summary(c.Said[0][0]),
 			IdleSeconds: int(idle.Seconds()), ExpiresSeconds: int((continued.after - idle).Seconds()),
 		})
 	}

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -73,22 +72,23 @@ func (h *History) Has(id string) (bool, error) {
 // Add keeps a copy of a conversation of another bridge, and returns the ID of the copy.
 // data comes from the keeper of that bridge.
 func (h *History) Add(data []byte) (id string, err error) {
-	c := &conversation{id: rand.Text()}
-	if !c.restore(data) {
-		return "", errUnreadable
+	var t transcript
+	if err := t.read(data); err != nil {
+		return "", err
 	}
-	if _, err := workingDirectory(c.dir); err != nil {
+	if _, err := workingDirectory(t.Dir); err != nil {
 		return "", fmt.Errorf("the directory of the conversation, %w", err)
 	}
-	return c.id, h.write(c.id, c.dir, data)
+	id = rand.Text()
+	return id, h.write(id, t.Dir, data)
 }
 
 // Keep implements keeper.
 func (h *History) Keep(id string, _ int, data []byte) {
-	var k keptConversation
-	err := json.Unmarshal(data, &k)
+	var t transcript
+	err := t.read(data)
 	if err == nil {
-		err = h.write(id, k.Dir, data)
+		err = h.write(id, t.Dir, data)
 	}
 	if err != nil {
 		h.report(err)
@@ -108,11 +108,11 @@ func (h *History) Kept(_ context.Context, id string, n int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var k keptConversation
-	if json.Unmarshal(data, &k) != nil {
-		return nil, errUnreadable
+	var t transcript
+	if err := t.read(data); err != nil {
+		return nil, err
 	}
-	if len(k.Said) <= n {
+	if len(t.Said) <= n {
 		return nil, nil
 	}
 	return data, nil

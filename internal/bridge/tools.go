@@ -142,16 +142,16 @@ func (in QueryInput) fulfill(ctx context.Context, c *call) (a Answer, err error)
 			c.meta.SessionID = talk.id
 		}
 	}()
-	if len(talk.said) > 0 {
-		c.dir = talk.dir
-		talk.agent = cmp.Or(talk.agent, c.b.cfg.Agent.Name) // older versions asked one agent
+	if len(talk.Said) > 0 {
+		c.dir = talk.Dir
+		talk.Agent = cmp.Or(talk.Agent, c.b.cfg.Agent.Name) // older versions asked one agent
 		if in.Agent == "" {
-			if err := c.use(talk.agent); err != nil {
+			if err := c.use(talk.Agent); err != nil {
 				return Answer{}, err
 			}
 		}
-		if in.Model == "" && talk.agent == c.agent.Agent.Name {
-			c.model, c.meta.Model = talk.model, talk.model
+		if in.Model == "" && talk.Agent == c.agent.Agent.Name {
+			c.model, c.meta.Model = talk.Model, talk.Model
 		}
 	}
 	var task *change.Task
