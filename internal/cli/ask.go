@@ -212,7 +212,7 @@ func (a *asking) panel(ctx context.Context, b *bridge.Bridge) error {
 		return interrupted
 	}
 	if printed == nil && failed > 0 {
-		fmt.Fprintf(a.streams.Err, "pollux: %d of %d agents gave no complete answer\n", failed, len(answers))
+		say(a.streams.Err, "%d of %d agents gave no complete answer", failed, len(answers))
 		return exitError{1}
 	}
 	return printed
@@ -278,15 +278,13 @@ func (a *asking) ask(ctx context.Context, b *bridge.Bridge, row *agent.Agent) er
 	a.in.Emit = a.screen.event
 	answer, err := a.call(ctx, b)
 	a.screen.clear()
-	// The model's text and file names may contain terminal escape sequences.
-	say := func(text string) { fmt.Fprintln(a.streams.Err, forOutput(a.streams.Err, text)) }
 	if err == nil {
-		err = a.print(answer, say)
+		err = a.print(answer)
 	} else {
-		err = a.failed(ctx, err, plain, say)
+		err = a.failed(ctx, err, plain)
 	}
 	for _, n := range answer.Notes {
-		say("pollux: " + n)
+		say(a.streams.Err, "%s", n)
 	}
 	return err
 }
@@ -304,7 +302,7 @@ func (a *asking) call(ctx context.Context, b *bridge.Bridge) (bridge.Answer, err
 }
 
 // print prints an answer. A part of one is printed too, and is a failure.
-func (a *asking) print(answer bridge.Answer, say func(string)) (err error) {
+func (a *asking) print(answer bridge.Answer) (err error) {
 	out := a.streams.Out
 	c := answer.Changes
 	switch {
@@ -312,7 +310,7 @@ func (a *asking) print(answer bridge.Answer, say func(string)) (err error) {
 		err = printJSON(out, jsonAnswer{Text: answer.Text, Changes: c, Meta: answer.Meta})
 	case c != nil: // print only the diff, for git apply
 		if c.Response != "" {
-			say(c.Response)
+			a.screen.tell(c.Response)
 		}
 		_, err = io.WriteString(out, forOutput(out, c.Diff))
 	case answer.Cut != "":
@@ -324,18 +322,18 @@ func (a *asking) print(answer bridge.Answer, say func(string)) (err error) {
 	case err != nil:
 		return err
 	case answer.Cut != "":
-		say(fmt.Sprintf("pollux: the answer is incomplete, because it %s: ask for less, or raise --timeout (at most %s)",
-			answer.Cut, askNames.Duration(bridge.MaxTimeout)))
+		say(a.streams.Err, "the answer is incomplete, because it %s: ask for less, or raise --timeout (at most %s)",
+			answer.Cut, askNames.Duration(bridge.MaxTimeout))
 		return exitError{1}
 	case c != nil && c.Diff == "":
-		say("pollux: no changes were proposed, so there is no diff (git apply accepts that with --allow-empty)")
+		say(a.streams.Err, "no changes were proposed, so there is no diff (git apply accepts that with --allow-empty)")
 		return noChanges
 	}
 	return nil
 }
 
 // failed prints the part of the answer that arrived, and the error.
-func (a *asking) failed(ctx context.Context, err error, plain bool, say func(string)) error {
+func (a *asking) failed(ctx context.Context, err error, plain bool) error {
 	part := ""
 	if f := (*bridge.Failure)(nil); errors.As(err, &f) {
 		part = f.Partial
@@ -345,14 +343,14 @@ func (a *asking) failed(ctx context.Context, err error, plain bool, say func(str
 			return e
 		}
 	} else if part != "" {
-		say(part)
+		a.screen.tell(part)
 	}
 	if ctx.Err() == nil {
-		say("pollux: " + err.Error())
+		say(a.streams.Err, "%s", err)
 		return exitError{1}
 	}
 	if part != "" {
-		say("pollux: interrupted: the answer is incomplete")
+		say(a.streams.Err, "interrupted: the answer is incomplete")
 	}
 	return interrupted
 }

@@ -32,8 +32,7 @@ func (a *asking) openHistory() error {
 		return err
 	}
 	a.history = bridge.NewHistory(filepath.Join(state, "ask"), func(err error) {
-		fmt.Fprintf(a.streams.Err, "pollux: the conversation was not kept, so --continue will not find it: %s\n",
-			forOutput(a.streams.Err, err.Error()))
+		say(a.streams.Err, "the conversation was not kept, so --continue will not find it: %s", err)
 	})
 	return nil
 }
@@ -81,7 +80,7 @@ func (a *asking) find(ctx context.Context, cfg bridge.Config) error {
 		return err
 	}
 	a.in.SessionID = copied
-	fmt.Fprintln(a.streams.Err, "pollux: this continues a copy of the conversation: the other session does not see it")
+	say(a.streams.Err, "this continues a copy of the conversation: the other session does not see it")
 	return nil
 }
 

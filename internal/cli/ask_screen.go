@@ -123,7 +123,7 @@ func (s *screen) restart() {
 // tell prints a line on standard error.
 func (s *screen) tell(line string) {
 	s.status.clear()
-	fmt.Fprintln(s.streams.Err, forOutput(s.streams.Err, line))
+	fmt.Fprintln(s.streams.Err, prose(s.streams.Err, line))
 }
 
 // answer shows the complete answer, unless it is on the screen.

@@ -171,7 +171,7 @@ func withBridge(ctx context.Context, streams IO, logs *logFlags, there *poolFlag
 // writes when it cannot start, so each call returns the problem instead.
 func serveBroken(ctx context.Context, streams IO, problem error) error {
 	text := strings.ReplaceAll(problem.Error(), "\n", "; ")
-	fmt.Fprintf(streams.Err, "pollux: %s\n", termtext.Text(text))
+	say(streams.Err, "%s", text)
 	ctx, stop := untilSignal(ctx)
 	defer stop()
 	cfg := bridge.Configure(agents.Default(), config.Defaults())

@@ -5,8 +5,8 @@
 // Rules for output:
 //   - Standard output gets the result of a command, and nothing else. With
 //     --json the result is one JSON value.
-//   - Standard error gets messages to the user, one sentence each, starting with
-//     "pollux: ". An error ends with the next step to take.
+//   - Standard error gets messages to the user, one sentence each: see [say].
+//     An error ends with the next step to take.
 //   - `pollux ide`, `lsp`, `connect` and `bridge` speak a protocol on standard
 //     output. All their messages go to standard error.
 //   - The exit code is 0 for success, 1 for a failure, 2 for wrong usage. `pollux
@@ -28,7 +28,6 @@ import (
 	"pollux/internal/editor"
 	"pollux/internal/install"
 	"pollux/internal/sys/proc"
-	"pollux/internal/termtext"
 	"pollux/internal/typo"
 )
 
@@ -58,14 +57,14 @@ func Run(ctx context.Context, streams IO, args []string) int {
 	case errors.As(err, &exit):
 		return exit.code
 	case errors.As(err, &usage):
-		fmt.Fprintf(streams.Err, "pollux: %s\n", termtext.Text(err.Error()))
+		say(streams.Err, "%s", err)
 		if args := (argsError{}); errors.As(err, &args) {
 			fmt.Fprintf(streams.Err, "Usage: %s\n", args.usage)
 		}
 		fmt.Fprintf(streams.Err, "Run `%s --help` for usage.\n", cmd.CommandPath())
 		return 2
 	}
-	fmt.Fprintf(streams.Err, "pollux: %s\n", termtext.Text(err.Error()))
+	say(streams.Err, "%s", err)
 	return 1
 }
 

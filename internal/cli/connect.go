@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -135,8 +134,7 @@ this command ends. To run a single agent, use instead
 				ctx, stop := untilSignal(cmd.Context())
 				defer stop()
 				return withRemote(ctx, streams.Err, &flags, func(ctx context.Context, p published) error {
-					fmt.Fprintf(streams.Err,
-						"pollux: connected to the companion of %s; agents started in %s find it until this command ends\n",
+					say(streams.Err, "connected to the companion of %s; agents started in %s find it until this command ends",
 						p.editor, strings.Join(p.roots, ", "))
 					select {
 					case <-ctx.Done():
@@ -189,7 +187,7 @@ func withRemote(ctx context.Context, errs io.Writer, flags *remoteFlags, f func(
 	}
 	greeting, cancel := context.WithTimeout(own, connectTimeout)
 	defer cancel()
-	fmt.Fprintln(errs, "pollux: connecting ...")
+	say(errs, "connecting ...")
 	there, err := target.Greet(greeting, remoteProtocol)
 	if own.Err() != nil {
 		return interrupted

@@ -78,8 +78,8 @@ model stay on this machine, too. Pollux does not control what else it sends.`,
 			}
 			defer model.Close()
 			cfg.Roots = []string{d.project}
-			fmt.Fprintf(streams.Err, "pollux: a sample project, a scripted model, the real %s\n"+
-				"pollux: type any request, then look at the review page; %s ends the demo\n", launch.Title, d.agent.end)
+			say(streams.Err, "a sample project, a scripted model, the real %s", launch.Title)
+			say(streams.Err, "type any request, then look at the review page; %s ends the demo", d.agent.end)
 			ctx, stop := leaveInterruptToAgent(cmd.Context())
 			defer stop()
 			err = guard(cfg, func(h *ide.Host) error {
@@ -94,8 +94,8 @@ model stay on this machine, too. Pollux does not control what else it sends.`,
 				})
 			})
 			if exit := (exitError{}); err == nil || errors.As(err, &exit) {
-				fmt.Fprintln(streams.Err, "pollux: the demo has ended; next: `pollux run` in your own project, "+
-					"or `pollux install nvim` (vim, emacs, kakoune, helix) for your editor")
+				say(streams.Err, "the demo has ended; next: `%s` in your own project, or `%s` (vim, emacs, kakoune, helix) "+
+					"for your editor", typed("run"), typed("install nvim"))
 			}
 			return err
 		},
@@ -212,7 +212,7 @@ func (d *demo) answer(r fakemodel.Request) fakemodel.Reply {
 	}
 	n := int(d.turns.Load()) - 1
 	if n >= len(demoProposals) {
-		return fakemodel.Say("That is all this demo can do. Now try it on your own project: `pollux run`.")
+		return fakemodel.Say("That is all this demo can do. Now try it on your own project: `" + typed("run") + "`.")
 	}
 	p := demoProposals[n]
 	path := filepath.Join(d.project, p.file)

@@ -179,7 +179,8 @@ func applyFixes(ctx context.Context, streams IO, report doctor.Report, beforehan
 		}
 	}
 	if ctx.Err() != nil {
-		fmt.Fprintln(streams.Err, "\npollux: nothing was changed")
+		fmt.Fprintln(streams.Err)
+		say(streams.Err, "nothing was changed")
 		return interrupted
 	}
 	return report.Fix()

@@ -60,7 +60,7 @@ func reportToFile(ctx context.Context, streams IO, args []string) error {
 		return errors.Join(err, os.Remove(file.Name()))
 	}
 	fmt.Fprintln(streams.Out, file.Name())
-	fmt.Fprintln(streams.Err, "pollux: read this file before you send it; Pollux has left out secrets, texts, paths and names of yours")
+	say(streams.Err, "read this file before you send it; Pollux has left out secrets, texts, paths and names of yours")
 	return nil
 }
 

@@ -57,7 +57,7 @@ func (f first) remember(streams IO) {
 		err = disk.WriteFile(path, []byte(strings.Join(append(words, string(f)), "\n")+"\n"))
 	}
 	if err != nil {
-		fmt.Fprintf(streams.Err, "pollux: cannot remember that: %v\n", err)
+		say(streams.Err, "cannot remember that: %v", err)
 	}
 }
 
@@ -66,7 +66,7 @@ func (f first) explain(streams IO, text string) {
 	if !isTerminal(streams.In) || f.was() {
 		return
 	}
-	fmt.Fprintf(streams.Err, "pollux: %s\n", text)
+	say(streams.Err, "%s", text)
 	f.remember(streams)
 }
 
@@ -115,14 +115,14 @@ func (s session) readFirst(ctx context.Context, streams IO, setsMode bool) error
 		return nil
 	}
 	if setsMode {
-		fmt.Fprintf(streams.Err, "pollux: %s starts in the mode in which it asks before it changes a file; "+
-			"for its own mode, use --own-mode, or the setting run.own-mode (pollux config edit)\n", s.agent.Title)
+		say(streams.Err, "%s starts in the mode in which it asks before it changes a file; "+
+			"for its own mode, use --own-mode, or the setting run.own-mode (pollux config edit)", s.agent.Title)
 	}
 	if s.agent.Hides {
 		ctx, stop := untilSignal(ctx)
 		defer stop()
-		fmt.Fprintf(streams.Err, "pollux: %s hides these lines; `pollux open` and `pollux status` show them again.\n"+
-			"Press Enter to start it. Pollux does not wait here again. ", s.agent.Title)
+		say(streams.Err, "%s hides these lines; `%s` and `%s` show them again", s.agent.Title, typed("open"), typed("status"))
+		fmt.Fprint(streams.Err, "Press Enter to start it. Pollux does not wait here again. ")
 		if _, err := readLine(ctx, bufio.NewReader(streams.In)); errors.Is(err, io.EOF) || ctx.Err() != nil {
 			return interrupted
 		}

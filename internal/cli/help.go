@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"pollux/docs"
 	"pollux/internal/lazy"
@@ -170,7 +168,8 @@ func showTopic(ctx context.Context, streams IO, topic string, noPager bool) erro
 	case fullTerminal(streams.Out):
 		style = boldText
 	}
-	text := formatMarkdown(forUsers(readTopic(topic)), columns(streams.Out), style)
+	width := min(max(cmp.Or(columns(streams.Out), 80), minColumns), maxColumns)
+	text := formatMarkdown(forUsers(readTopic(topic)), width, style)
 	return page(ctx, streams, noPager, func(w io.Writer) error {
 		_, err := io.WriteString(w, text)
 		return err
@@ -179,17 +178,6 @@ func showTopic(ctx context.Context, streams IO, topic string, noPager bool) erro
 
 // The widths of a formatted page, in columns.
 const minColumns, maxColumns = 40, 90
-
-// columns returns the width for a page on a terminal.
-func columns(w io.Writer) int {
-	width := 80
-	if f, ok := w.(*os.File); ok {
-		if n, _, err := term.GetSize(int(f.Fd())); err == nil {
-			width = n
-		}
-	}
-	return min(max(width, minColumns), maxColumns)
-}
 
 var (
 	comment = lazy.Regexp(`(?s)<!--.*?-->\n?`)

@@ -77,18 +77,18 @@ file stays as it is. The clients are
 				if remove {
 					state = "is not in"
 				}
-				fmt.Fprintf(streams.Err, "pollux: nothing to do: Pollux %s %s\n", state, path)
+				say(streams.Err, "nothing to do: Pollux %s %s", state, path)
 				return nil
 			}
 			if done, err := apply(cmd.Context(), streams, plan, "Write "+path+"?", yes); err != nil || !done {
 				return err
 			}
 			if remove {
-				fmt.Fprintf(streams.Err, "pollux: removed from %s; restart %s\n", path, c.Title)
+				say(streams.Err, "removed from %s; restart %s", path, c.Title)
 				return nil
 			}
-			fmt.Fprintf(streams.Err, "pollux: wrote %s\npollux: next: restart %s and ask it to ask another agent; "+
-				"`pollux doctor` checks what the bridge needs\n", path, c.Title)
+			say(streams.Err, "wrote %s", path)
+			say(streams.Err, "next: restart %s and ask it to ask another agent; `pollux doctor` checks what the bridge needs", c.Title)
 			return nil
 		},
 	}
@@ -125,7 +125,7 @@ otherwise a gemini in the editor's terminal does not connect.
 				if remove {
 					state = "not "
 				}
-				fmt.Fprintf(streams.Err, "pollux: nothing to do: Pollux is %sinstalled in %s\n", state, e.Title)
+				say(streams.Err, "nothing to do: Pollux is %sinstalled in %s", state, e.Title)
 				if remove {
 					return nil
 				}
@@ -139,10 +139,11 @@ otherwise a gemini in the editor's terminal does not connect.
 				return err
 			}
 			if remove {
-				fmt.Fprintf(streams.Err, "pollux: removed from %s; restart it to unload the plugin\n", e.Title)
+				say(streams.Err, "removed from %s; restart it to unload the plugin", e.Title)
 				return leaveGemini(streams)
 			}
-			fmt.Fprintf(streams.Err, "pollux: installed in %s\npollux: next: %s\n", e.Title, e.Next)
+			say(streams.Err, "installed in %s", e.Title)
+			say(streams.Err, "next: %s", e.Next)
 			if e.Decide != "" {
 				(firstInstall + first("-"+e.Name)).explain(streams, e.Decide)
 			}
@@ -167,7 +168,8 @@ func prepareGemini(ctx context.Context, streams IO, yes bool) error {
 	}
 	err = offerIDEMode(ctx, streams, yes)
 	if errors.Is(err, io.EOF) { // counts as no
-		fmt.Fprintln(streams.Err, "\npollux: IDE mode stays off")
+		fmt.Fprintln(streams.Err)
+		say(streams.Err, "IDE mode stays off")
 		return nil
 	}
 	return err
@@ -186,7 +188,7 @@ func leaveGemini(streams IO) error {
 	}
 	removed, err := settings.RemoveIDE(path)
 	if removed {
-		fmt.Fprintf(streams.Err, "pollux: removed %s, which only turned on IDE mode\n", path)
+		say(streams.Err, "removed %s, which only turned on IDE mode", path)
 	}
 	return err
 }
@@ -201,7 +203,7 @@ func apply(ctx context.Context, streams IO, plan *install.Plan, question string,
 		}
 		// The end of the input means no.
 		if yes, _ := confirm(ctx, streams, question); !yes {
-			fmt.Fprintln(streams.Err, "pollux: nothing was changed")
+			say(streams.Err, "nothing was changed")
 			return false, nil
 		}
 	}

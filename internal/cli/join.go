@@ -87,7 +87,7 @@ func startCompanion(ctx context.Context, streams IO, agent string, args []string
 	return c, func() {
 		defer proc.LeaveInterruptToChild()() // it is about to end
 		if len(output) > 0 {
-			fmt.Fprintln(streams.Err, "pollux: the companion ended before the agent: see `pollux log`")
+			say(streams.Err, "the companion ended before the agent: see `pollux log`")
 		}
 		held.Close()
 		defer time.AfterFunc(leaveTimeout, func() { rest.Close() }).Stop()
@@ -115,7 +115,7 @@ func serveRuns(ctx context.Context, streams IO, agent string, cfg ide.Config, re
 		await(ctx, func() error { io.Copy(io.Discard, streams.In); return nil })
 		left := h.Companion.Retire(joined)
 		if left != nil {
-			fmt.Fprintln(streams.Out, "pollux: the companion keeps running for the agent in another terminal, and ends with it")
+			say(streams.Out, "the companion keeps running for the agent in another terminal, and ends with it")
 		}
 		report(streams.Out)
 		if out, ok := streams.Out.(io.Closer); ok && left != nil {
@@ -153,7 +153,7 @@ func joinCompanion(ctx context.Context, streams IO, socket string) (c reached, e
 		return c, err
 	}
 	if st, link, err := editor.ReviewPage(ctx, socket, self()); err == nil { // the agent runs without it, too
-		fmt.Fprintf(streams.Err, "pollux: connected to the companion of %s\n", companionName(st))
+		say(streams.Err, "connected to the companion of %s", companionName(st))
 		c.Link = link.URL
 	}
 	return c, nil

@@ -131,7 +131,7 @@ func shownText(streams IO, j *journal.Journal, ref string, proposal, asDiff bool
 		return "", err
 	}
 	if note != "" {
-		fmt.Fprintln(streams.Err, "pollux: "+note)
+		say(streams.Err, "%s", note)
 	}
 	text = forOutput(streams.Out, text)
 	if coloured(streams.Out) {
@@ -178,9 +178,9 @@ func restoreEntry(streams IO, j *journal.Journal, ref, to string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(streams.Err, "pollux: wrote %s\n", termtext.Visible(path))
+	say(streams.Err, "wrote %s", termtext.Visible(path))
 	if replaced != "" {
-		fmt.Fprintf(streams.Err, "pollux: to undo this: pollux journal restore %s\n", replaced)
+		say(streams.Err, "to undo this: pollux journal restore %s", replaced)
 	}
 	return nil
 }

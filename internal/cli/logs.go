@@ -87,7 +87,7 @@ func (l *fileLog) WithGroup(name string) slog.Handler {
 // report says where to find warnings, unless there are none.
 func (l *fileLog) report(w io.Writer) {
 	if n := l.warnings.Load(); n > 0 {
-		fmt.Fprintf(w, "pollux: %s: see `pollux log`, or %s\n", termtext.Count(int(n), "warning"), termtext.Visible(l.path))
+		say(w, "%s: see `pollux log`, or %s", termtext.Count(int(n), "warning"), termtext.Visible(l.path))
 	}
 }
 
@@ -121,7 +121,7 @@ the default level, no token, prompt or content of a file is in the log.`,
 				return err
 			}
 			if !exists(path) {
-				fmt.Fprintf(streams.Err, "pollux: nothing has been logged to %s\n", termtext.Visible(path))
+				say(streams.Err, "nothing has been logged to %s", termtext.Visible(path))
 				if !follow {
 					return nil
 				}
@@ -163,7 +163,7 @@ func (o outputWriter) Write(text []byte) (int, error) {
 func reportSettings(w io.Writer) *config.Values {
 	v := loadSettings()
 	for _, p := range v.Problems {
-		fmt.Fprintf(w, "pollux: %s\n", termtext.Text(p.Error()))
+		say(w, "%s", p)
 	}
 	return v
 }

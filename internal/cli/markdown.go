@@ -129,11 +129,9 @@ func (f *markdownFormatter) line(colour, text string) {
 func (f *markdownFormatter) paragraph(text, before, indent string) {
 	text = strings.Join(strings.Fields(text), " ")
 	text = strings.ReplaceAll(text, "<br>", "; ")
-	// The package would break a flag such as --log after its first hyphen.
-	const hyphen, unbreakable = "-", "\u2011"
-	wrapped := ansi.Wrap(strings.ReplaceAll(text, hyphen, unbreakable), f.width-len(indent), "")
 	var code, bold bool
-	for i, line := range strings.Split(strings.ReplaceAll(wrapped, unbreakable, hyphen), "\n") {
+	width := f.width - len(indent)
+	for i, line := range strings.Split(ansi.Hardwrap(wrap(text, width), width, true), "\n") {
 		if i > 0 {
 			before = indent
 		}

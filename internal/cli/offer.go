@@ -66,7 +66,7 @@ func (o offer) accepted(ctx context.Context, streams IO, question string) (yes, 
 		return yes, true, err
 	}
 	if err := o.decline(); err != nil {
-		fmt.Fprintf(streams.Err, "pollux: cannot remember the answer: %v\n", err)
+		say(streams.Err, "cannot remember the answer: %v", err)
 	}
 	return false, true, nil
 }
@@ -88,7 +88,7 @@ func offerIDEMode(ctx context.Context, streams IO, yes bool) error {
 	}
 	set, err := settings.IDEModeSet(path)
 	if err != nil {
-		fmt.Fprintf(streams.Err, "pollux: %v\n", err)
+		say(streams.Err, "%v", err)
 		return nil
 	}
 	if set {
@@ -97,7 +97,7 @@ func offerIDEMode(ctx context.Context, streams IO, yes bool) error {
 	asked := false
 	if !yes {
 		if !isTerminal(streams.In) {
-			fmt.Fprintln(streams.Err, "pollux: Gemini CLI's IDE mode is off: type /ide enable in it, once, then restart it")
+			say(streams.Err, "Gemini CLI's IDE mode is off: type /ide enable in it, once, then restart it")
 			return nil
 		}
 		if yes, asked, err = ideModeOffer.accepted(ctx, streams,
@@ -110,11 +110,11 @@ func offerIDEMode(ctx context.Context, streams IO, yes bool) error {
 		if err := settings.EnableIDE(path); err != nil {
 			return err
 		}
-		fmt.Fprintf(streams.Err, "pollux: turned on IDE mode in %s; if Gemini CLI is running, restart it\n", path)
+		say(streams.Err, "turned on IDE mode in %s; if Gemini CLI is running, restart it", path)
 	case asked:
-		fmt.Fprintln(streams.Err, "pollux: IDE mode stays off, and Pollux does not ask again: `pollux doctor --fix` turns it on")
+		say(streams.Err, "IDE mode stays off, and Pollux does not ask again: `pollux doctor --fix` turns it on")
 	default:
-		fmt.Fprintln(streams.Err, "pollux: Gemini CLI does not connect, because its IDE mode is off: `pollux doctor --fix` turns it on")
+		say(streams.Err, "Gemini CLI does not connect, because its IDE mode is off: `pollux doctor --fix` turns it on")
 	}
 	return nil
 }
@@ -175,7 +175,7 @@ func fetch(ctx context.Context, w io.Writer, l ide.Launch) (string, error) {
 		return "", fmt.Errorf("cannot download %s: %w\nCheck the network, or install it with `npm install -g %s`",
 			what, err, l.Package)
 	}
-	fmt.Fprintf(w, "pollux: downloaded %s; `pollux ask` and `pollux bridge` use it, too\n", what)
+	say(w, "downloaded %s; `pollux ask` and `pollux bridge` use it, too", what)
 	return path, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -56,14 +57,14 @@ If there are several, it says which one it opens, and how to open the others.`,
 				return err
 			}
 			if noBrowser {
-				fmt.Fprintf(streams.Err, "pollux: the review page of %s opens once at\n", companionName(st))
+				say(streams.Err, "the review page of %s opens once at", companionName(st))
 			} else {
-				fmt.Fprintf(streams.Err, "pollux: opening the review page of %s\n", companionName(st))
+				say(streams.Err, "opening the review page of %s", companionName(st))
 				err := shell.Browse(link.URL)
 				if err == nil {
 					return nil
 				}
-				fmt.Fprintf(streams.Err, "pollux: the browser did not open (%v); this link opens the page once:\n", err)
+				say(streams.Err, "the browser did not open (%v); this link opens the page once:", err)
 			}
 			fmt.Fprintln(streams.Out, shownURL(streams.Out, link.URL))
 			return nil
@@ -85,7 +86,7 @@ func choosePage(ctx context.Context, errs io.Writer, dir string) (string, error)
 		return "", noPage(ctx, dir)
 	}
 	if len(found) > 1 {
-		fmt.Fprintf(errs, "pollux: %d companions serve %s; to open the others:\n", len(found), termtext.Visible(paths.Short(dir)))
+		say(errs, "%d companions serve %s; to open the others:", len(found), termtext.Visible(paths.Short(dir)))
 		for _, c := range found[1:] {
 			command := "pollux open --socket " + shell.Quote(termtext.Visible(c.Socket))
 			fmt.Fprintf(errs, "  %s: %s\n", companionName(c.Status), command)
@@ -119,6 +120,21 @@ func shortWord(path string) string {
 	return shell.Quote(path)
 }
 
+// typed returns a command of Pollux as the user can type it: with the path of this program if
+// the shell would not find it.
+func typed(arguments string) string {
+	exe, err := os.Executable()
+	if err != nil {
+		return "pollux " + arguments
+	}
+	own, _ := os.Stat(exe)
+	path, _ := exec.LookPath("pollux")
+	if found, _ := os.Stat(path); os.SameFile(own, found) {
+		return "pollux " + arguments
+	}
+	return shortWord(exe) + " " + arguments
+}
+
 // companionName returns what to call a companion: its editor, workspace and process.
 func companionName(st editor.Status) string {
 	roots := make([]string, len(st.Roots))
@@ -132,7 +148,8 @@ func companionName(st editor.Status) string {
 // printPageLink prints a link to the review page on a separate line, and says how long
 // the link is valid.
 func printPageLink(w io.Writer, url string) {
-	fmt.Fprintf(w, "pollux: review changes at this link (it opens once; later: pollux open)\n%s\n", shownURL(w, url))
+	say(w, "review changes at this link (it opens once; later: %s)", typed("open"))
+	fmt.Fprintln(w, shownURL(w, url))
 }
 
 // maxURL bounds a URL that another program sends, in bytes.

@@ -106,7 +106,7 @@ func servePool(ctx context.Context, streams IO, logs *logFlags, reports bool) er
 	if reports {
 		fmt.Fprintln(streams.Out, shared.ReadyLine)
 	} else {
-		fmt.Fprintf(streams.Err, "pollux: the pool listens on %s\n", path)
+		say(streams.Err, "the pool listens on %s", path)
 	}
 	s := &shared.Server{
 		Open: func(name string) (*queue.Runner, agent.Source, error) {
@@ -194,7 +194,7 @@ func newPoolStatus(streams IO) *cobra.Command {
 func pools(ctx context.Context, streams IO) (running []shared.Status, others int, err error) {
 	running, unreachable, err := shared.List(ctx)
 	for _, u := range unreachable {
-		fmt.Fprintf(streams.Err, "pollux: %s\n", termtext.Visible(u.Error()))
+		say(streams.Err, "%s", termtext.Visible(u.Error()))
 	}
 	return running, len(unreachable), err
 }
@@ -219,7 +219,7 @@ pool.`,
 			defer stop()
 			for _, p := range running {
 				if n := p.Requests(); n > 0 && !now {
-					fmt.Fprintf(streams.Err, "pollux: waiting for %s; --now ends them\n", termtext.Count(n, "call"))
+					say(streams.Err, "waiting for %s; --now ends them", termtext.Count(n, "call"))
 				}
 				if err := shared.Stop(ctx, p, now); err != nil {
 					return err

@@ -107,7 +107,7 @@ If Gemini CLI's settings do not mention IDE mode, Pollux offers to turn it on.`,
 				return withRemote(cmd.Context(), streams.Err, &remote, func(ctx context.Context, p published) error {
 					ctx, stop := leaveInterruptToAgent(ctx)
 					defer stop()
-					fmt.Fprintf(streams.Err, "pollux: connected to the companion of %s\n", p.editor)
+					say(streams.Err, "connected to the companion of %s", p.editor)
 					return s.run(ctx, streams, p.env)
 				})
 			}
@@ -239,7 +239,7 @@ func findAgent(ctx context.Context, streams IO, args []string, away bool) (sessi
 	if args[0] == l.Name && l.Package != "" {
 		argv, err := command(ctx, streams, l)
 		if exit := (exitError{}); err != nil && !errors.As(err, &exit) {
-			fmt.Fprintf(streams.Err, "pollux: %s\n", termtext.Text(err.Error()))
+			say(streams.Err, "%s", err)
 			err = exitError{127}
 		}
 		return session{agent: l, argv: append(argv, args[1:]...)}, err
@@ -250,7 +250,7 @@ func findAgent(ctx context.Context, streams IO, args []string, away bool) (sessi
 		if s := similar(args[0], flagValues()["agent"]); len(s) > 0 {
 			next = "did you mean `pollux run -- " + s[0] + "`?"
 		}
-		fmt.Fprintf(streams.Err, "pollux: %v: %s\n", err, next)
+		say(streams.Err, "%v: %s", err, next)
 		return session{}, exitError{127}
 	}
 	return session{agent: l, argv: slices.Concat([]string{path}, l.Args, args[1:])}, nil
@@ -297,7 +297,7 @@ func chooseAgent(ctx context.Context, streams IO, away bool) (ide.Launch, error)
 	}
 	if data, err := disk.ReadFile(file, maxChoice); err == nil && want == "" {
 		if l, ok := chosen(all, string(data)); ok {
-			fmt.Fprintf(streams.Err, "pollux: starting %s; `pollux run -- NAME` starts another agent\n", l.Title)
+			say(streams.Err, "starting %s; `pollux run -- NAME` starts another agent", l.Title)
 			return l, nil
 		}
 	}
@@ -305,7 +305,7 @@ func chooseAgent(ctx context.Context, streams IO, away bool) (ide.Launch, error)
 	if !isTerminal(streams.In) {
 		return ide.Launch{}, unnamed
 	}
-	fmt.Fprintln(streams.Err, "pollux: several agents are installed:")
+	say(streams.Err, "several agents are installed:")
 	for i, l := range all {
 		fmt.Fprintf(streams.Err, "  %d  %s (%s)\n", i+1, l.Title, l.Name)
 	}
@@ -327,9 +327,9 @@ func chooseAgent(ctx context.Context, streams IO, away bool) (ide.Launch, error)
 			return l, nil
 		}
 		if err := remember(file, l); err != nil {
-			fmt.Fprintf(streams.Err, "pollux: cannot remember the answer: %v\n", err)
+			say(streams.Err, "cannot remember the answer: %v", err)
 		} else {
-			fmt.Fprintf(streams.Err, "pollux: starting %s, now and from now on; to change that, set run.agent: pollux config edit\n", l.Title)
+			say(streams.Err, "starting %s, now and from now on; to change that, set run.agent: pollux config edit", l.Title)
 		}
 		return l, nil
 	}
@@ -397,7 +397,7 @@ func reviewFlag(cmd *cobra.Command, streams IO) func() (string, error) {
 				return wrong("--review " + where + " needs tmux: run this command in tmux")
 			}
 			// A setting is for all terminals.
-			fmt.Fprintf(streams.Err, "pollux: the setting run.review is %s, but this is not tmux: the review is on the page\n", where)
+			say(streams.Err, "the setting run.review is %s, but this is not tmux: the review is on the page", where)
 			where = reviewBrowser
 		case reviewBrowser, reviewNone:
 		default:
@@ -459,7 +459,7 @@ func runAgent(ctx context.Context, streams IO, c reached, s session) error {
 	defer stop()
 	if s.starts && s.agent.Package == "" { // it may start any agent
 		for _, note := range c.Notes {
-			fmt.Fprintf(streams.Err, "pollux: %s\n", termtext.Text(note))
+			say(streams.Err, "%s", note)
 		}
 	}
 	if c.Link != "" {
@@ -474,7 +474,7 @@ func runAgent(ctx context.Context, streams IO, c reached, s session) error {
 		}
 		defer stop()
 	case s.review == reviewBrowser && s.starts && shell.OpenBrowser(c.Link):
-		fmt.Fprintln(streams.Err, "pollux: opening it in your browser")
+		say(streams.Err, "opening it in your browser")
 	}
 	return s.run(ctx, streams, c.Env)
 }
@@ -491,11 +491,11 @@ func leaveInterruptToAgent(ctx context.Context) (context.Context, func()) {
 func (s session) run(ctx context.Context, streams IO, companion map[string]string) error {
 	setsMode, warning := s.ask()
 	if warning != "" {
-		fmt.Fprintf(streams.Err, "pollux: %s\n", warning)
+		say(streams.Err, "%s", warning)
 	}
 	if s.agent.Hint != nil {
 		if hint := s.agent.Hint(s.argv[1:]); hint != "" {
-			fmt.Fprintf(streams.Err, "pollux: %s\n", hint)
+			say(streams.Err, "%s", hint)
 		}
 	}
 	s.explainReview(streams)

@@ -55,14 +55,10 @@ func newStatus(streams IO) *cobra.Command {
 				}
 				fmt.Fprintf(streams.Out, "%s  %s\n", termtext.Visible(e.Editor.DisplayName),
 					termtext.Visible(strings.Join(e.Roots, ", ")))
-				port := ""
-				if e.Port > 0 { // 0 if there is a note
-					port = fmt.Sprintf(", port %d for Gemini CLI", e.Port)
-				}
-				fmt.Fprintf(streams.Out, "  process %d%s, up %s, %s open\n", e.PID, port, since(e.Started), termtext.Count(e.Files, "file"))
+				fmt.Fprintf(streams.Out, "  process %d, up %s, %s open\n", e.PID, since(e.Started), termtext.Count(e.Files, "file"))
 				if len(e.Clients) == 0 {
-					fmt.Fprintln(streams.Out, "  no agent is connected; in Gemini CLI, type /ide enable and restart it; "+
-						"in Claude Code and Codex CLI, type /ide")
+					fmt.Fprintln(streams.Out, prose(streams.Out, "  no agent is connected; in Gemini CLI, type /ide enable "+
+						"and restart it; in Claude Code and Codex CLI, type /ide"))
 				}
 				for _, note := range e.Notes {
 					fmt.Fprintf(streams.Out, "  %s\n", termtext.Visible(note))
@@ -133,7 +129,7 @@ func companions(ctx context.Context, errs io.Writer, link bool) (entries []compa
 	entries = []companionEntry{} // which JSON shows as a list
 	for _, c := range all {
 		if c.Stopped {
-			fmt.Fprintf(errs, "pollux: %v\n", editor.ErrorSilent(c.Socket))
+			say(errs, "%v", editor.ErrorSilent(c.Socket))
 			stopped++
 			continue
 		}
@@ -141,7 +137,7 @@ func companions(ctx context.Context, errs io.Writer, link bool) (entries []compa
 		if link {
 			_, page, err := editor.ReviewPage(ctx, c.Socket, self())
 			if err != nil {
-				fmt.Fprintf(errs, "pollux: no link to the page of %s: %s\n", companionName(c.Status), termtext.Text(err.Error()))
+				say(errs, "no link to the page of %s: %s", companionName(c.Status), err)
 			}
 			e.Link = page.URL
 		}

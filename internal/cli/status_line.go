@@ -3,21 +3,20 @@ package cli
 import (
 	"fmt"
 	"io"
-	"os"
 
-	"golang.org/x/term"
+	"github.com/charmbracelet/x/ansi"
 )
 
 // A statusLine is the last line of a terminal, which shows what happens now. The zero
 // value shows nothing.
-type statusLine struct{ terminal *os.File }
+type statusLine struct{ terminal io.Writer }
 
 // newStatusLine returns the status line of w, or the zero value if w is no terminal.
 func newStatusLine(w io.Writer) statusLine {
 	if !isTerminal(w) {
 		return statusLine{}
 	}
-	return statusLine{w.(*os.File)}
+	return statusLine{w}
 }
 
 // shown reports whether messages can be seen.
@@ -25,15 +24,9 @@ func (s statusLine) shown() bool { return s.terminal != nil }
 
 // show replaces the message. It shows nothing in a very narrow window.
 func (s statusLine) show(message string) {
-	if !s.shown() {
-		return
+	if width := columns(s.terminal); width >= 10 { // it may have been resized
+		fmt.Fprintf(s.terminal, "\r\x1b[K%s", ansi.Truncate(message, width-1, "…"))
 	}
-	// The window may have been resized.
-	width, _, err := term.GetSize(int(s.terminal.Fd()))
-	if err != nil || width < 10 {
-		return
-	}
-	fmt.Fprintf(s.terminal, "\r\x1b[K%s", fit(message, width-2))
 }
 
 // clear removes the message.
@@ -41,19 +34,4 @@ func (s statusLine) clear() {
 	if s.shown() {
 		fmt.Fprint(s.terminal, "\r\x1b[K")
 	}
-}
-
-// fit cuts a line to a number of columns. Characters outside of ASCII may be wide.
-func fit(line string, columns int) string {
-	used := 0
-	for i, r := range line {
-		used++
-		if r >= 0x1100 {
-			used++
-		}
-		if used > columns {
-			return line[:i] + "…"
-		}
-	}
-	return line
 }

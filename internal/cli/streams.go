@@ -13,8 +13,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
 	"golang.org/x/term"
 
+	"pollux/internal/lazy"
 	"pollux/internal/sys/proc"
 	"pollux/internal/termtext"
 )
@@ -31,11 +33,55 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
+// columns returns the width of a terminal, or 0 for another stream.
+func columns(stream any) int {
+	if !isTerminal(stream) {
+		return 0
+	}
+	width, _, err := term.GetSize(int(stream.(*os.File).Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
+}
+
+// say prints a message to the user.
+func say(w io.Writer, format string, args ...any) {
+	fmt.Fprintln(w, prose(w, "pollux: "+termtext.Text(fmt.Sprintf(format, args...))))
+}
+
+var quoted = lazy.Regexp("`[^`\n]*`")
+
+// prose returns a text that is written to w. On a terminal its lines end between words, and
+// those that follow are indented as the first one. A command in backticks stays in one line,
+// so that it can be copied.
+func prose(w io.Writer, text string) string {
+	width := columns(w)
+	if width == 0 {
+		return forOutput(w, text)
+	}
+	const space, unbreakable = " ", "\u00a0"
+	text = quoted().ReplaceAllStringFunc(termtext.Text(text), func(command string) string {
+		return strings.ReplaceAll(command, space, unbreakable)
+	})
+	body := strings.TrimLeft(text, space)
+	indent := text[:len(text)-len(body)]
+	lines := strings.Split(wrap(body, width-len(indent)), "\n")
+	return indent + strings.ReplaceAll(strings.Join(lines, "\n"+indent), unbreakable, space)
+}
+
+// wrap returns a text with lines of at most this width, where words allow that.
+func wrap(text string, width int) string {
+	// The package would break a flag such as --log after its first hyphen.
+	const hyphen, unbreakable = "-", "\u2011"
+	return strings.ReplaceAll(ansi.Wordwrap(strings.ReplaceAll(text, hyphen, unbreakable), width, ""), unbreakable, hyphen)
+}
+
 // explainServer tells a user who has started a server in a terminal what it is and what to
 // do: only a program can talk to it.
 func explainServer(streams IO, text string) {
 	if isTerminal(streams.In) {
-		fmt.Fprintf(streams.Err, "pollux: %s\n", text)
+		say(streams.Err, "%s", text)
 	}
 }
 
@@ -66,7 +112,7 @@ func printJSON(w io.Writer, v any) error {
 func confirm(ctx context.Context, streams IO, question string) (bool, error) {
 	in := bufio.NewReader(streams.In)
 	for {
-		fmt.Fprintf(streams.Err, "%s [Y/n] ", question)
+		fmt.Fprintf(streams.Err, "%s ", prose(streams.Err, question+" [Y/n]"))
 		answer, err := readLine(ctx, in)
 		if err != nil {
 			return false, err

@@ -78,7 +78,7 @@ metrics to that OpenTelemetry collector.`,
 				return printJSON(streams.Out, report)
 			}
 			if report.Skipped > 0 {
-				fmt.Fprintf(streams.Err, "pollux: skipped %s that cannot be read\n", termtext.Count(report.Skipped, "line"))
+				say(streams.Err, "skipped %s that cannot be read", termtext.Count(report.Skipped, "line"))
 			}
 			return printUsage(streams.Out, report, n)
 		},

@@ -1,0 +1,46 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"pollux/internal/sys/systest"
+)
+
+// In a narrow terminal, messages break between words, and a command in backticks stays whole.
+func TestMessagesBreakBetweenWords(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the test sets the terminal's width with stty")
+	}
+	t.Setenv("GORACE", "atexit_sleep_ms=10")
+	t.Chdir(t.TempDir())
+	out, _, err := systest.OnTerminal("sh", "-c", "stty cols 40; pollux journal --state new; pollux review </dev/null")
+	const want = "pollux: review needs a terminal:\n`pollux status` lists pending changes,\n`pollux open` opens the review page\n"
+	if err != nil || !strings.Contains(out, want) {
+		t.Errorf("the terminal shows %q, %v; want %q", out, err, want)
+	}
+	for line := range strings.Lines(out) {
+		if len(line) > 41 {
+			t.Errorf("a line is too long: %q", line)
+		}
+	}
+}
+
+// A user who has started Pollux by its path is not told to type a command that the shell does
+// not find.
+func TestCommandsWorkAsTyped(t *testing.T) {
+	if got := typed("open"); got != "pollux open" {
+		t.Errorf("on the PATH: %q", got)
+	}
+	t.Setenv("PATH", t.TempDir())
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := typed("open"); !strings.HasSuffix(got, " open") || !strings.Contains(got, filepath.Base(exe)) {
+		t.Errorf("elsewhere: %q", got)
+	}
+}
