@@ -21,7 +21,7 @@ import (
 )
 
 // A first is something that Pollux explains to each user once: an agent, by its command, or
-// one of the constants. A file in the state directory has the words of all that were explained.
+// one of the constants.
 type first string
 
 const (
@@ -30,31 +30,50 @@ const (
 	firstInstall first = "install" // how to decide on a change in an editor; with its name
 )
 
-// file returns the path of the file, and its words.
-func (f first) file() (path string, words []string, err error) {
+// maxState bounds what is read from a file of [readState], in bytes.
+const maxState = 1 << 10
+
+// readState returns the text of a small file in the state directory; "" without one. It returns
+// an error if there is no such directory.
+func readState(name string) (string, error) {
 	dir, err := disk.StateDir()
 	if err != nil {
-		return "", nil, err
+		return "", err
 	}
-	path = filepath.Join(dir, "started")
-	data, _ := disk.ReadFile(path, maxChoice)
-	return path, strings.Fields(string(data)), nil
+	text, _ := disk.ReadFile(filepath.Join(dir, name), maxState)
+	return string(text), nil
 }
+
+// writeState replaces a small file in the state directory, or in a directory there.
+func writeState(name, text string) error {
+	dir, err := disk.StateDir()
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(dir, name)
+	if err := disk.PrivateDir(dir); err != nil {
+		return err
+	}
+	if err := disk.PrivateDir(filepath.Dir(path)); err != nil {
+		return err
+	}
+	return disk.WriteFile(path, []byte(text))
+}
+
+// explained is the file with the words of all that were explained.
+const explained = "started"
 
 // was reports whether it was explained, or cannot be remembered.
 func (f first) was() bool {
-	_, words, err := f.file()
-	return err != nil || slices.Contains(words, string(f))
+	words, err := readState(explained)
+	return err != nil || slices.Contains(strings.Fields(words), string(f))
 }
 
 // remember keeps that it was explained.
 func (f first) remember(streams IO) {
-	path, words, err := f.file()
+	words, err := readState(explained)
 	if err == nil {
-		err = disk.PrivateDir(filepath.Dir(path))
-	}
-	if err == nil {
-		err = disk.WriteFile(path, []byte(strings.Join(append(words, string(f)), "\n")+"\n"))
+		err = writeState(explained, words+string(f)+"\n")
 	}
 	if err != nil {
 		say(streams.Err, "cannot remember that: %v", err)

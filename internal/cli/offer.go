@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"sync/atomic"
@@ -25,34 +24,13 @@ const (
 	downloadOffer offer = "gemini-download"
 )
 
-// file returns the file that exists if the user has declined.
-func (o offer) file() (string, error) {
-	dir, err := disk.StateDir()
-	return filepath.Join(dir, "declined", string(o)), err
-}
+// file returns the name in the state directory of the file that exists if the user has declined.
+func (o offer) file() string { return filepath.Join("declined", string(o)) }
 
 // declined reports whether the user has declined.
 func (o offer) declined() bool {
-	file, err := o.file()
-	if err == nil {
-		_, err = os.Stat(file)
-	}
-	return err == nil
-}
-
-// decline remembers a no.
-func (o offer) decline() error {
-	file, err := o.file()
-	if err != nil {
-		return err
-	}
-	if err := disk.PrivateDir(filepath.Dir(filepath.Dir(file))); err != nil {
-		return err
-	}
-	if err := disk.PrivateDir(filepath.Dir(file)); err != nil {
-		return err
-	}
-	return disk.WriteFile(file, nil)
+	dir, err := disk.StateDir()
+	return err == nil && exists(filepath.Join(dir, o.file()))
 }
 
 // accepted asks the question, unless the user has declined before. A no is
@@ -65,7 +43,7 @@ func (o offer) accepted(ctx context.Context, streams IO, question string) (yes, 
 	if err != nil || yes {
 		return yes, true, err
 	}
-	if err := o.decline(); err != nil {
+	if err := writeState(o.file(), ""); err != nil {
 		say(streams.Err, "cannot remember the answer: %v", err)
 	}
 	return false, true, nil

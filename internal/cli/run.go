@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -21,7 +20,6 @@ import (
 	"pollux/internal/agent"
 	"pollux/internal/editor"
 	"pollux/internal/ide"
-	"pollux/internal/sys/disk"
 	"pollux/internal/sys/proc"
 	"pollux/internal/sys/shell"
 	"pollux/internal/termtext"
@@ -283,10 +281,6 @@ func chooseAgent(ctx context.Context, streams IO, away bool) (ide.Launch, error)
 	case 1:
 		return all[0], nil
 	}
-	file, err := choiceFile()
-	if err != nil {
-		return ide.Launch{}, err
-	}
 	want := loadSettings().Text("run.agent")
 	if l, ok := chosen(all, want); ok {
 		return l, nil
@@ -295,8 +289,8 @@ func chooseAgent(ctx context.Context, streams IO, away bool) (ide.Launch, error)
 		return ide.Launch{}, fmt.Errorf("the setting run.agent names %q: use %s, or ask (pollux config edit)",
 			termtext.Line(want, 40), names(all, "or"))
 	}
-	if data, err := disk.ReadFile(file, maxChoice); err == nil && want == "" {
-		if l, ok := chosen(all, string(data)); ok {
+	if want == "" {
+		if l, ok := earlier(all); ok {
 			say(streams.Err, "starting %s; `pollux run -- NAME` starts another agent", l.Title)
 			return l, nil
 		}
@@ -326,7 +320,7 @@ func chooseAgent(ctx context.Context, streams IO, away bool) (ide.Launch, error)
 		if want == askEachTime {
 			return l, nil
 		}
-		if err := remember(file, l); err != nil {
+		if err := writeState(choice, l.Name+"\n"); err != nil {
 			say(streams.Err, "cannot remember the answer: %v", err)
 		} else {
 			say(streams.Err, "starting %s, now and from now on; to change that, set run.agent: pollux config edit", l.Title)
@@ -338,23 +332,13 @@ func chooseAgent(ctx context.Context, streams IO, away bool) (ide.Launch, error)
 // askEachTime is the value of run.agent for a question at each start.
 const askEachTime = "ask"
 
-// maxChoice bounds the size of the file with the user's choice, in bytes.
-const maxChoice = 1 << 10
+// choice is the file with the name of the agent that the user has chosen.
+const choice = "agent"
 
-// choiceFile returns the file with the name of the agent that the user has chosen.
-func choiceFile() (string, error) {
-	dir, err := disk.StateDir()
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(dir, "agent"), nil
-}
-
-func remember(file string, l ide.Launch) error {
-	if err := disk.PrivateDir(filepath.Dir(file)); err != nil {
-		return err
-	}
-	return disk.WriteFile(file, []byte(l.Name+"\n"))
+// earlier returns the agent that the user has chosen before.
+func earlier(all []ide.Launch) (ide.Launch, bool) {
+	name, _ := readState(choice)
+	return chosen(all, name)
 }
 
 // chosen returns the agent that an answer names, or numbers from 1.

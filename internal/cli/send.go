@@ -197,12 +197,6 @@ func preferredAgent() string {
 	if len(all) == 1 {
 		return all[0].Name
 	}
-	if file, err := choiceFile(); err == nil {
-		if data, err := disk.ReadFile(file, maxChoice); err == nil {
-			if l, ok := chosen(all, string(data)); ok {
-				return l.Name
-			}
-		}
-	}
-	return ""
+	l, _ := earlier(all)
+	return l.Name
 }
