@@ -86,20 +86,15 @@ func Popups(ctx context.Context, conn io.ReadWriteCloser, self editor.Implementa
 	review ...string) (stop func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	p := &popups{
-		argv:   append([]string{"display-popup", "-E", "-w", "95%", "-h", "90%"}, review...),
-		opened: make(chan opened),
-		closed: make(chan string),
+		ctx: ctx, argv: append([]string{"display-popup", "-E", "-w", "95%", "-h", "90%"}, review...), pending: make(map[string]bool),
 	}
-	client := editor.NewClient(conn, editor.Handler{
-		DiffOpen:  func(d editor.Diff) error { return p.show(ctx, d.ID) },
-		DiffClose: func(d editor.DiffClose) *string { p.forget(ctx, d.ID); return nil },
-	})
-	var work sync.WaitGroup
-	work.Go(func() { p.run(ctx) })
+	client := editor.NewClient(conn, editor.Handler{DiffOpen: p.show, DiffClose: p.forget})
 	stop = func() {
 		client.Close()
+		p.mu.Lock()
 		cancel()
-		work.Wait()
+		p.mu.Unlock()
+		p.work.Wait()
 	}
 	greeting, done := context.WithTimeout(ctx, editor.AnswerTimeout)
 	defer done()
@@ -110,98 +105,81 @@ func Popups(ctx context.Context, conn io.ReadWriteCloser, self editor.Implementa
 	return stop, nil
 }
 
-// popups opens a popup when a change is pending. Its state belongs to the
-// goroutine of run.
+// popups opens a popup when a change is pending.
 type popups struct {
-	argv   []string // arguments of tmux
-	opened chan opened
-	closed chan string // a diff's ID
+	ctx  context.Context // ends under the lock, so that no work begins after it
+	argv []string        // arguments of tmux
+	work sync.WaitGroup  // the popup, or the wait for the next attempt
+
+	mu      sync.Mutex
+	pending map[string]bool // by diff's ID
+	running bool            // a popup is open
+	fresh   bool            // a diff came after the popup was opened
+	told    bool            // the user has seen the message that there is no popup
 }
 
-// An opened reports a new diff. The goroutine of run answers on shown.
-type opened struct {
-	id    string
-	shown chan error
+func (p *popups) show(d editor.Diff) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pending[d.ID], p.fresh, p.told = true, true, false
+	return p.openLocked()
 }
 
-func (p *popups) show(ctx context.Context, id string) error {
-	o := opened{id, make(chan error, 1)}
-	select {
-	case p.opened <- o:
-		return <-o.shown
-	case <-ctx.Done():
-		return context.Cause(ctx)
+func (p *popups) forget(d editor.DiffClose) *string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.pending, d.ID)
+	return nil
+}
+
+// openLocked opens a popup for the pending diffs. An open one shows new diffs, too.
+func (p *popups) openLocked() error {
+	if p.running || len(p.pending) == 0 || p.ctx.Err() != nil {
+		return p.ctx.Err()
+	}
+	cmd := exec.CommandContext(p.ctx, "tmux", p.argv...)
+	cmd.Cancel = func() error {
+		exec.Command("tmux", "display-popup", "-C").Run()
+		return cmd.Process.Kill()
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	p.running, p.fresh = true, false
+	p.work.Go(func() {
+		cmd.Wait()
+		p.closed(cmd.ProcessState.ExitCode())
+	})
+	return nil
+}
+
+// closed handles the end of a popup with an exit code.
+func (p *popups) closed(code int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.running = false
+	switch {
+	case p.ctx.Err() != nil || len(p.pending) == 0 || code == ExitLeft:
+	case p.fresh: // the diff came when the popup was about to end
+		p.openLocked()
+	default:
+		// Another popup is open, no terminal is attached, or this version of tmux has no
+		// popups.
+		first := !p.told
+		p.told = true
+		p.work.Go(func() { p.retry(first) })
 	}
 }
 
-func (p *popups) forget(ctx context.Context, id string) {
-	select {
-	case p.closed <- id:
-	case <-ctx.Done():
+// retry opens a popup later, and tells the user about it first if say is set.
+func (p *popups) retry(say bool) {
+	if say {
+		const text = "pollux: a change is pending: run `pollux review` to see it"
+		exec.CommandContext(p.ctx, "tmux", "display-message", text).Run()
 	}
-}
-
-// run opens popups until ctx ends, then closes the popup and returns.
-func (p *popups) run(ctx context.Context) {
-	var (
-		pending = make(map[string]bool) // by diff's ID
-		running *exec.Cmd
-		exited  chan struct{}    // closed when running has ended
-		retry   <-chan time.Time // nil unless a popup was not shown
-		fresh   bool             // a diff came after running was started
-		told    bool             // the user has seen the message that there is no popup
-	)
-	open := func() error {
-		if running != nil {
-			return nil // it shows new diffs too
-		}
-		cmd := exec.Command("tmux", p.argv...)
-		if err := cmd.Start(); err != nil {
-			return err
-		}
-		running, exited, fresh = cmd, make(chan struct{}), false
-		go func(exited chan struct{}) {
-			cmd.Wait()
-			close(exited)
-		}(exited)
-		return nil
-	}
-	for {
-		select {
-		case o := <-p.opened:
-			pending[o.id], fresh, told = true, true, false
-			o.shown <- open()
-		case id := <-p.closed:
-			delete(pending, id)
-		case <-exited:
-			code := running.ProcessState.ExitCode()
-			running, exited = nil, nil
-			switch {
-			case len(pending) == 0 || code == ExitLeft:
-			case fresh: // the diff came when the popup was about to end
-				open()
-			default:
-				// Another popup is open, no terminal is attached, or this
-				// version of tmux has no popups.
-				if !told {
-					const text = "pollux: a change is pending: run `pollux review` to see it"
-					exec.CommandContext(ctx, "tmux", "display-message", text).Run()
-				}
-				told = true
-				retry = time.After(retryDelay)
-			}
-		case <-retry:
-			retry = nil
-			if len(pending) > 0 {
-				open()
-			}
-		case <-ctx.Done():
-			if running != nil {
-				exec.Command("tmux", "display-popup", "-C").Run()
-				running.Process.Kill()
-				<-exited
-			}
-			return
-		}
+	if pause(p.ctx, retryDelay) == nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.openLocked()
 	}
 }
