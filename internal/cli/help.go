@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -45,8 +46,10 @@ shows the page; COMMAND --help shows the help of the command.`,
 				cmd.Root().InitDefaultHelpFlag()
 				return cmd.Root().Help()
 			}
-			if file, ok := fileOf(args[0]); ok && len(args) == 1 {
-				return showTopic(cmd.Context(), streams, topicOf(file), noPager)
+			for topic, file := range pages() { // a page may be named by its file, too
+				if len(args) == 1 && (topic == args[0] || strings.EqualFold(file, args[0]+".md")) {
+					return showTopic(cmd.Context(), streams, topic, noPager)
+				}
 			}
 			about, rest, err := cmd.Root().Find(args)
 			if err != nil || len(rest) > 0 || about == cmd.Root() {
@@ -122,17 +125,20 @@ func listTopics(cmd *cobra.Command) {
 	cmd.Long += "\n\nTopics:\n" + list.String()
 }
 
-// topics returns the names of the manual's pages.
-func topics() (all []string) {
+// pages returns the files of the manual, by topic.
+func pages() map[string]string {
+	all := make(map[string]string)
 	files, _ := fs.Glob(docs.FS, "*.md")
 	for _, f := range files {
 		if !slices.Contains(docs.Project, f) {
-			all = append(all, topicOf(f))
+			all[topicOf(f)] = f
 		}
 	}
-	slices.Sort(all)
 	return all
 }
+
+// topics returns the names of the manual's pages.
+func topics() []string { return slices.Sorted(maps.Keys(pages())) }
 
 // topicOf returns the topic of a file of the manual.
 func topicOf(file string) string {
@@ -140,22 +146,9 @@ func topicOf(file string) string {
 	return cmp.Or(docs.Topics[name], name)
 }
 
-// fileOf returns the file of a topic, which may have the name of the file.
-func fileOf(topic string) (file string, ok bool) {
-	files, _ := fs.Glob(docs.FS, "*.md")
-	i := slices.IndexFunc(files, func(f string) bool {
-		return !slices.Contains(docs.Project, f) && (topicOf(f) == topic || strings.EqualFold(f, topic+".md"))
-	})
-	if i < 0 {
-		return "", false
-	}
-	return files[i], true
-}
-
 // readTopic returns the text of a page.
 func readTopic(topic string) string {
-	file, _ := fileOf(topic)
-	text, _ := docs.FS.ReadFile(file)
+	text, _ := docs.FS.ReadFile(pages()[topic])
 	return string(text)
 }
 

@@ -20,6 +20,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf16"
 
 	"github.com/rivo/uniseg"
 
@@ -163,7 +164,7 @@ type (
 		Command   string   `json:"command"`
 		Arguments []string `json:"arguments"`
 	}
-	messageAction struct {
+	action struct {
 		Title string `json:"title"`
 	}
 )
@@ -463,7 +464,7 @@ func (d *document) offset(p position) int {
 		if units <= 0 || r == '\n' {
 			return at + i
 		}
-		units -= utf16Len(r)
+		units -= utf16.RuneLen(r)
 	}
 	return len(d.text)
 }
@@ -473,16 +474,9 @@ func (d *document) cursorOf(offset int) *editor.Cursor {
 	line := before[strings.LastIndexByte(before, '\n')+1:]
 	units := 1
 	for _, r := range line {
-		units += utf16Len(r)
+		units += utf16.RuneLen(r)
 	}
 	return &editor.Cursor{Line: strings.Count(before, "\n") + 1, Character: units}
-}
-
-func utf16Len(r rune) int {
-	if r > 0xFFFF {
-		return 2
-	}
-	return 1
 }
 
 func (s *server) update() {
@@ -547,25 +541,19 @@ func agentName(d editor.Diff) string { return termtext.Line(d.AgentName(), maxNa
 // maxName limits the name of an agent, in bytes.
 const maxName = 80
 
-var choices = []messageAction{{"Review"}, {"Accept"}, {"Reject"}}
-
 // offer asks the user about a diff, if the editor can.
 func (s *server) offer(d editor.Diff) {
 	text := fmt.Sprintf("%s proposes a change to %s", agentName(d), filepath.Base(d.Path))
-	switch s.ask(text, choices) {
-	case "Review":
-		s.say(s.command(commandReview, []string{d.ID}))
-	case "Accept":
-		s.say(s.command(commandAccept, []string{d.ID}))
-	case "Reject":
-		s.say(s.command(commandReject, []string{d.ID}))
+	commands := map[string]string{"Review": commandReview, "Accept": commandAccept, "Reject": commandReject}
+	if command := commands[s.ask(text, action{"Review"}, action{"Accept"}, action{"Reject"})]; command != "" {
+		s.say(s.command(command, []string{d.ID}))
 	}
 }
 
 // ask shows a message with actions and returns the title of the chosen one. If the
 // editor cannot do that, it shows the message alone.
-func (s *server) ask(text string, actions []messageAction) string {
-	var chosen *messageAction
+func (s *server) ask(text string, actions ...action) string {
+	var chosen *action
 	err := s.call("window/showMessageRequest", map[string]any{"type": 3, "message": text, "actions": actions}, &chosen)
 	if err != nil && s.ctx.Err() == nil {
 		s.show("info", text+": see the code actions, or `pollux review` in a terminal")
@@ -648,7 +636,7 @@ func (s *server) accept(d editor.Diff, overwrite string) error {
 	case err != nil:
 		return err
 	case res.Status == editor.StatusConflict:
-		if s.ask(res.Message, []messageAction{{"Overwrite"}, {"Not now"}}) != "Overwrite" {
+		if s.ask(res.Message, action{"Overwrite"}, action{"Not now"}) != "Overwrite" {
 			return nil
 		}
 		now, err := s.diff(d.ID)

@@ -39,7 +39,7 @@ type desk struct {
 	choose string                        // what the user chooses; "" for nothing, "?" for an editor that cannot ask
 	accept []editor.DiffAcceptResult     // what the companion answers
 	texts  map[string]editor.DiffAccept  // the accepted ones
-	asked  func(actions []messageAction) // before the user chooses
+	asked  func(actions []action) // before the user chooses
 }
 
 func (d *desk) do(f func()) {
@@ -131,7 +131,7 @@ func sit(t *testing.T) *desk {
 		var p struct {
 			Message string
 			URI     string
-			Actions []messageAction
+			Actions []action
 		}
 		json.Unmarshal(*req.Params, &p)
 		d.said = append(d.said, req.Method+" "+p.Message+p.URI)
@@ -143,8 +143,8 @@ func sit(t *testing.T) *desk {
 			return map[string]any{"success": true}, nil
 		case d.choose == "?" && !req.Notif:
 			return nil, &jsonrpc2.Error{Code: -32601, Message: "not here"}
-		case slices.Contains(p.Actions, messageAction{d.choose}):
-			return messageAction{d.choose}, nil
+		case slices.Contains(p.Actions, action{d.choose}):
+			return action{d.choose}, nil
 		}
 		return nil, nil
 	}))
@@ -327,8 +327,8 @@ func TestOverwriteLater(t *testing.T) {
 				d := sit(t)
 				d.choose = "Accept"
 				d.accept = []editor.DiffAcceptResult{{Status: editor.StatusConflict, Version: "v", Message: "it has changed"}}
-				d.asked = func(actions []messageAction) {
-					if !slices.Contains(actions, messageAction{"Overwrite"}) {
+				d.asked = func(actions []action) {
+					if !slices.Contains(actions, action{"Overwrite"}) {
 						return
 					}
 					d.choose = "Overwrite"

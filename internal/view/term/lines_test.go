@@ -23,8 +23,8 @@ func marked(original, text string) string {
 		b.WriteString(r.sign().text)
 		at := 0
 		for _, m := range r.marks {
-			b.WriteString(r.shown[at:m.from] + "[" + r.shown[m.from:m.to] + "]")
-			at = m.to
+			b.WriteString(r.shown[at:m.From] + "[" + r.shown[m.From:m.To] + "]")
+			at = m.To
 		}
 		b.WriteString(r.shown[at:] + "\n")
 	}
@@ -71,10 +71,10 @@ func FuzzWordMarks(f *testing.F) {
 			r := &rows[i]
 			at := 0
 			for n, m := range r.marks {
-				if m.from < at || n > 0 && m.from == at || m.to <= m.from || m.to > len(r.shown) {
+				if m.From < at || n > 0 && m.From == at || m.To <= m.From || m.To > len(r.shown) {
 					t.Fatalf("%q has the marks %v", r.shown, r.marks)
 				}
-				at = m.to
+				at = m.To
 			}
 			if got := ansi.Strip(theme{}.paint(r, 0, len(r.shown))); got != r.shown {
 				t.Fatalf("%q is painted as %q", r.shown, got)

@@ -339,11 +339,7 @@ func (m *model) set(it *item, text string) {
 
 // acts reports whether a key decides on the change, edits it, or leaves.
 func acts(key string) bool {
-	switch key {
-	case "y", "c", "r", "x", "o", "u", "a", "e", "q":
-		return true
-	}
-	return false
+	return slices.Contains([]string{"y", "c", "r", "x", "o", "u", "a", "e", "q"}, key)
 }
 
 // edits reports whether a key changes the text.

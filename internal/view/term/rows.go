@@ -1,6 +1,7 @@
 package term
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -31,7 +32,7 @@ type row struct {
 	// shown is the text as the terminal shows it, and marks are its differences from
 	// the lines that it replaces or that replace it.
 	shown string
-	marks []span
+	marks []syntax.Span
 	// colours are the parts of the language in the shown text.
 	colours []syntax.Span
 	// old and new are the line's numbers; 0 for none.
@@ -65,21 +66,24 @@ func layOut(original, proposed, text string) (rows []row, changes []change) {
 	edits := hunk.Between(proposed, text)
 	for _, h := range edits {
 		if !touches(now, h) {
-			changes = insert(changes, change{Hunk: h, undone: true})
+			changes = append(changes, change{Hunk: h, undone: true})
 		}
 	}
+	slices.SortStableFunc(changes, func(a, b change) int { return cmp.Compare(a.New, b.New) })
 	before, after := hunk.Split(original), hunk.Split(text)
 	mine := hunk.Split(proposed)
 	oldLine, newLine := 1, 1
+	equal := func(hunk int) {
+		rows = append(rows, row{kind: same, text: after[newLine-1], old: oldLine, new: newLine, hunk: hunk})
+		oldLine, newLine = oldLine+1, newLine+1
+	}
 	for i, c := range changes {
 		for newLine < c.New {
-			rows = append(rows, row{kind: same, text: after[newLine-1], old: oldLine, new: newLine, hunk: -1})
-			oldLine, newLine = oldLine+1, newLine+1
+			equal(-1)
 		}
 		if c.undone {
 			for range c.NewLines {
-				rows = append(rows, row{kind: same, text: after[newLine-1], old: oldLine, new: newLine, hunk: i})
-				oldLine, newLine = oldLine+1, newLine+1
+				equal(i)
 			}
 			for n := range c.OldLines {
 				rows = append(rows, row{kind: undone, text: mine[c.Old-1+n], hunk: i})
@@ -100,8 +104,7 @@ func layOut(original, proposed, text string) (rows []row, changes []change) {
 		}
 	}
 	for newLine <= len(after) {
-		rows = append(rows, row{kind: same, text: after[newLine-1], old: oldLine, new: newLine, hunk: -1})
-		oldLine, newLine = oldLine+1, newLine+1
+		equal(-1)
 	}
 	rows = folded(rows)
 	crlf := usesCRLF(original) && usesCRLF(proposed) && usesCRLF(text)
@@ -140,20 +143,9 @@ func firstDifference(a, b string) int {
 
 // touches reports whether a hunk is in, or at, one of the others.
 func touches(hunks []hunk.Hunk, h hunk.Hunk) bool {
-	for _, o := range hunks {
-		if h.New <= o.New+o.NewLines && o.New <= h.New+h.NewLines {
-			return true
-		}
-	}
-	return false
-}
-
-func insert(changes []change, c change) []change {
-	i := 0
-	for i < len(changes) && changes[i].New <= c.New {
-		i++
-	}
-	return append(changes[:i], append([]change{c}, changes[i:]...)...)
+	return slices.ContainsFunc(hunks, func(o hunk.Hunk) bool {
+		return h.New <= o.New+o.NewLines && o.New <= h.New+h.NewLines
+	})
 }
 
 // folded replaces rows that are far from any change with folds.

@@ -141,15 +141,20 @@ type texts struct {
 	client *editor.Client
 	edits  *outbox.Outbox[string] // IDs of diffs with unsent edits
 
-	mu     sync.Mutex
-	byID   map[string]string
-	mine   map[string]bool // by ID: the text is this client's, not another one's
-	unsent map[string]bool // by ID
-	kept   []string        // files with texts of the user for diffs that are closed
+	mu   sync.Mutex
+	byID map[string]*text
+	kept []string // files with texts of the user for diffs that are closed
+}
+
+// A text is the current text of a pending diff.
+type text struct {
+	string
+	mine   bool // it is this client's, not another one's
+	unsent bool
 }
 
 func newTexts() *texts {
-	t := &texts{byID: make(map[string]string), mine: make(map[string]bool), unsent: make(map[string]bool)}
+	t := &texts{byID: make(map[string]*text)}
 	t.edits = outbox.New(outbox.Limits[string]{}, t.send, nil)
 	return t
 }
@@ -158,32 +163,32 @@ func newTexts() *texts {
 func (t *texts) close() { t.edits.Close() }
 
 // set stores a text that the companion sent.
-func (t *texts) set(id, text string) {
+func (t *texts) set(id, content string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.byID[id] = text
-	delete(t.mine, id)
+	t.byID[id] = &text{string: content}
 }
 
 // get returns the text of a diff, and whether the user made it here.
-func (t *texts) get(id string) (text string, mine, pending bool) {
+func (t *texts) get(id string) (content string, mine, pending bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	text, pending = t.byID[id]
-	return text, t.mine[id], pending
+	if it := t.byID[id]; it != nil {
+		return it.string, it.mine, true
+	}
+	return "", false, false
 }
 
 // edit stores a text of the user, and queues it for the companion. It reports whether
 // the diff is still pending.
-func (t *texts) edit(id, text string) bool {
+func (t *texts) edit(id, content string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if _, pending := t.byID[id]; !pending {
+	it := t.byID[id]
+	if it == nil {
 		return false
 	}
-	t.byID[id] = text
-	t.mine[id] = true
-	t.unsent[id] = true
+	*it = text{content, true, true}
 	t.edits.Put(id)
 	return true
 }
@@ -191,13 +196,15 @@ func (t *texts) edit(id, text string) bool {
 // send sends the latest text of a diff, unless it was sent already.
 func (t *texts) send(ctx context.Context, id string) {
 	t.mu.Lock()
-	text, pending := t.byID[id]
-	unsent := t.unsent[id]
-	delete(t.unsent, id)
-	t.mu.Unlock()
-	if pending && unsent {
-		t.client.Edit(ctx, id, text)
+	it := t.byID[id]
+	if it == nil || !it.unsent {
+		t.mu.Unlock()
+		return
 	}
+	it.unsent = false
+	content := it.string
+	t.mu.Unlock()
+	t.client.Edit(ctx, id, content)
 }
 
 // flush returns when all edits have been sent.
@@ -221,13 +228,12 @@ func (t *texts) keeps() bool {
 func (t *texts) take(id string) *string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	text, pending := t.byID[id]
-	if !pending {
+	it := t.byID[id]
+	if it == nil {
 		return nil
 	}
 	delete(t.byID, id)
-	delete(t.mine, id)
-	return &text
+	return &it.string
 }
 
 // The messages that the program's loop receives.

@@ -86,8 +86,8 @@ func (t theme) paint(r *row, from, to int) string {
 	}
 	var b strings.Builder
 	for from < to {
-		mark, end := within(r.marks, from, to, func(s span) (int, int) { return s.from, s.to })
-		part, end := within(colours, from, end, func(s syntax.Span) (int, int) { return s.From, s.To })
+		mark, end := within(r.marks, from, to)
+		part, end := within(colours, from, end)
 		style := line
 		if mark != nil {
 			style = line + word
@@ -106,7 +106,7 @@ func (t theme) paint(r *row, from, to int) string {
 
 // pad fills a part of a row's text with its background.
 func (t theme) pad(r *row, text string, width int) string {
-	rest := strings.Repeat(" ", max(0, width-ansi.StringWidth(text)))
+	rest := pad("", width-ansi.StringWidth(text))
 	if line, _, language := t.styles(r); language && line != "" {
 		rest = line + rest + plain
 	}
@@ -114,19 +114,15 @@ func (t theme) pad(r *row, text string, width int) string {
 }
 
 // within returns the span that contains from, or nil, and how far that goes.
-func within[S any](spans []S, from, to int, limits func(S) (from, to int)) (*S, int) {
-	i, _ := slices.BinarySearchFunc(spans, from, func(s S, at int) int {
-		_, end := limits(s)
-		return end - at - 1
-	})
-	if i == len(spans) {
+func within(spans []syntax.Span, from, to int) (*syntax.Span, int) {
+	i, _ := slices.BinarySearchFunc(spans, from, func(s syntax.Span, at int) int { return s.To - at - 1 })
+	switch {
+	case i == len(spans):
 		return nil, to
+	case spans[i].From > from:
+		return nil, min(to, spans[i].From)
 	}
-	start, end := limits(spans[i])
-	if start > from {
-		return nil, min(to, start)
-	}
-	return &spans[i], min(to, end)
+	return &spans[i], min(to, spans[i].To)
 }
 
 func pad(s string, width int) string {

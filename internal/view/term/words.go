@@ -6,10 +6,8 @@ import (
 	"unicode/utf8"
 
 	"pollux/internal/hunk"
+	"pollux/internal/view/term/syntax"
 )
-
-// A span is a range of bytes in the shown text of a row.
-type span struct{ from, to int }
 
 // maxWords limits how many words of one hunk are compared.
 const maxWords = 20_000
@@ -17,7 +15,7 @@ const maxWords = 20_000
 // A word is a run of letters and digits, a run of spaces, or one other character.
 type word struct {
 	row *row
-	span
+	syntax.Span
 }
 
 // markWords marks what differs inside the changed lines of each hunk.
@@ -49,9 +47,9 @@ func markHunk(rows []row) {
 		}
 		for _, s := range split(r.shown) {
 			side.words = append(side.words, word{r, s})
-			side.lines.WriteString(r.shown[s.from:s.to] + "\n")
+			side.lines.WriteString(r.shown[s.From:s.To] + "\n")
 		}
-		side.words = append(side.words, word{r, span{len(r.shown), len(r.shown)}})
+		side.words = append(side.words, word{r, syntax.Span{From: len(r.shown), To: len(r.shown)}})
 		side.lines.WriteString("\n")
 		if len(side.words) > maxWords {
 			return
@@ -62,7 +60,7 @@ func markHunk(rows []row) {
 	}
 	mark := func(words []word) {
 		for _, w := range words {
-			w.row.marks = append(w.row.marks, w.span)
+			w.row.marks = append(w.row.marks, w.Span)
 		}
 	}
 	for _, h := range hunk.Between(sides[0].lines.String(), sides[1].lines.String()) {
@@ -75,7 +73,7 @@ func markHunk(rows []row) {
 }
 
 // split returns the words of a line.
-func split(line string) (words []span) {
+func split(line string) (words []syntax.Span) {
 	class := func(r rune) int {
 		switch {
 		case unicode.IsSpace(r):
@@ -89,9 +87,9 @@ func split(line string) (words []span) {
 	for i, r := range line {
 		c := class(r)
 		if n := len(words); n > 0 && c != 0 && c == last {
-			words[n-1].to = i + utf8.RuneLen(r)
+			words[n-1].To = i + utf8.RuneLen(r)
 		} else {
-			words = append(words, span{i, i + utf8.RuneLen(r)})
+			words = append(words, syntax.Span{From: i, To: i + utf8.RuneLen(r)})
 		}
 		last = c
 	}
@@ -100,15 +98,15 @@ func split(line string) (words []span) {
 
 // tidy joins marks with only spaces between them. It returns none if the marks are most
 // of the line: such a line is another one, not a changed one.
-func tidy(line string, marks []span) (joined []span) {
+func tidy(line string, marks []syntax.Span) (joined []syntax.Span) {
 	marked := 0
 	for _, m := range marks {
-		if m.from == m.to {
+		if m.From == m.To {
 			continue
 		}
-		marked += visible(line[m.from:m.to])
-		if n := len(joined); n > 0 && visible(line[joined[n-1].to:m.from]) == 0 {
-			joined[n-1].to = m.to
+		marked += visible(line[m.From:m.To])
+		if n := len(joined); n > 0 && visible(line[joined[n-1].To:m.From]) == 0 {
+			joined[n-1].To = m.To
 		} else {
 			joined = append(joined, m)
 		}
