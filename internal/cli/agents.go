@@ -7,8 +7,8 @@ import (
 	"pollux/internal/agent/agents"
 )
 
-// askable returns the names of the agents that the bridge can ask, with those of the user's
-// settings.
+// askable returns the names of the agents that the bridge can ask, with the agents of the
+// user's settings.
 func askable(own ...agent.Definition) (names []string) {
 	for _, row := range agents.All(own...) {
 		names = append(names, row.Name)

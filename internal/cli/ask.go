@@ -61,7 +61,7 @@ standard input follows the question:
 
 The agents for --agent are
 ` + strings.Join(askable(), ", ") + `
-and those of your settings (pollux help config).
+and the agents in your settings (pollux help config).
 Without it, Pollux asks the agent in the setting bridge.agent, or else the first
 installed one. Several agents answer at the same time, each under a heading.
 

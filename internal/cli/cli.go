@@ -141,7 +141,7 @@ Start here:
 	return root
 }
 
-// The titles of the groups with commands of cobra.
+// The titles of the groups that also have commands of cobra.
 const setUpGroup, lookGroup = "Set up:", "Look:"
 
 // addGroup adds commands to a command, in a group with a title.

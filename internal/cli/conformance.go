@@ -21,9 +21,9 @@ func newConformance(streams IO) *cobra.Command {
 		Short: "Check any Gemini CLI companion against the specification",
 		Long: `Starts a companion, Pollux's or any other, in a new directory, connects to it as
 Gemini CLI does, and reports whether it follows the companion specification. MUST
-and SHOULD are requirements of the specification, CLI is what the real Gemini CLI
-also needs, SAFE is what keeps other users and web pages out. The exit code is 1
-if a check failed.
+and SHOULD are requirements of the specification. CLI marks what else the real
+Gemini CLI needs, and SAFE what keeps other users and web pages out. The exit code
+is 1 if a check failed.
 
 Some checks need a user's action in the editor. Give a shell command for each
 action, which gets the file in $FILE (and for --edit the path of the new text in

@@ -23,9 +23,10 @@ import (
 	"pollux/internal/wall"
 )
 
-// A bugReport is what `pollux doctor --report` writes. It is made of what Pollux itself
-// defines: names of checks, variables, agents and editors, the texts of findings without what
-// they quote, and numbers. So it holds no text of the user or of another program.
+// A bugReport is the text that `pollux doctor --report` writes. It contains only words that
+// Pollux itself defines: the names of checks, variables, agents and editors, the texts of
+// findings without their quotations, and numbers. So it holds no text of the user or of
+// another program.
 type bugReport struct {
 	version  string
 	dir      string // where the user is; it is not written
@@ -60,7 +61,7 @@ func reportToFile(ctx context.Context, streams IO, args []string) error {
 		return errors.Join(err, os.Remove(file.Name()))
 	}
 	fmt.Fprintln(streams.Out, file.Name())
-	say(streams.Err, "read this file before you send it; Pollux has left out secrets, texts, paths and names of yours")
+	say(streams.Err, "read this file before you send it; Pollux has left out your secrets, texts, paths and names")
 	return nil
 }
 

@@ -147,8 +147,8 @@ disconnects.
 
 With --standalone there is no plugin. The companion runs until it is interrupted,
 receives files from ` + "`pollux notify`" + `, and shows diffs on its review page.
-With --attach the plugin joins a running companion, for instance the one of
-` + "`pollux run`" + ` in another terminal.`,
+With --attach the plugin joins a running companion, such as the companion that
+` + "`pollux run`" + ` started in another terminal.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := untilSignal(cmd.Context())
 			defer stop()

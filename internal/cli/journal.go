@@ -90,8 +90,8 @@ func newJournalShow(streams IO, noPager *bool) *cobra.Command {
 it, or @ for the latest entry.
 
 With --diff, prints what the change does to the file as it was before. Entries
-without that text (those of an older Pollux, files over 1 MiB, and the files that a
-restore replaced) are compared with the file on disk.`,
+without that text (entries of an older Pollux, of files over 1 MiB, and of files that
+a restore replaced) are compared with the file on disk.`,
 		Args:              oneEntry,
 		ValidArgsFunction: completeEntry,
 		RunE: func(cmd *cobra.Command, args []string) error {

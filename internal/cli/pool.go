@@ -32,9 +32,9 @@ nothing to configure.
 
 Without a subcommand, the pool runs in this terminal. It takes the settings of
 warm processes from its environment and from config.toml (see pollux bridge
---help), so a pool in the background has those of the bridge that started it. A
-process serves only clients with the same environment: no client uses the key of
-another.
+--help), so a pool in the background has the settings of the bridge that started
+it. A process serves only clients with the same environment: no client uses the key
+of another.
 
 POLLUX_POOL=off, where an MCP client starts a bridge, lets that bridge keep its own
 processes.`,
@@ -60,7 +60,7 @@ processes.`,
 	return cmd
 }
 
-// startPool starts a pool that is no child of this process's parent: an MCP client that
+// startPool starts a pool that is not a child of this process's parent: an MCP client that
 // ends a bridge with all its children must not end the pool.
 func startPool(ctx context.Context, streams IO) error {
 	self, err := os.Executable()

@@ -11,7 +11,7 @@ import (
 // value shows nothing.
 type statusLine struct{ terminal io.Writer }
 
-// newStatusLine returns the status line of w, or the zero value if w is no terminal.
+// newStatusLine returns the status line of w, or the zero value if w is not a terminal.
 func newStatusLine(w io.Writer) statusLine {
 	if !isTerminal(w) {
 		return statusLine{}

@@ -1,6 +1,6 @@
 // Package inputline finds an agent's input line on the screen of its terminal. The
-// packages of the agents recognize their lines; this one has the types and what several
-// of them need.
+// packages of the agents recognize their lines; this one has the types, and the functions
+// that several of them need.
 package inputline
 
 import (

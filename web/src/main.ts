@@ -755,7 +755,7 @@ $("outside-keep").onclick = () => ask("outside/dismiss", {});
 $("keys-close").onclick = () => actions.help();
 $("keys").addEventListener("close", () => settling.restart()); // the dialog covered the change
 
-// The single keys are those of pollux review. They work outside the text.
+// The single keys are the same as in pollux review. They work outside the text.
 const scroll = (top: number) => $("view").scrollBy({ top });
 const keys: Record<string, () => void> = {
   y: actions.accept,

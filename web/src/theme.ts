@@ -1,4 +1,4 @@
-// The colours: those of the system, or light or dark if the user chose so.
+// The colours: the system's, or light or dark if the user chose so.
 
 const key = "pollux-theme";
 const select = document.getElementById("theme") as HTMLSelectElement;

@@ -82,8 +82,8 @@ function yours(proposed: string): Extension {
 // between returns the text between two positions. The second may lie behind the text.
 const between = (text: Text, from: number, to: number) => text.sliceString(from, Math.min(to, text.length));
 
-// control makes a chunk's button in the unified view. Its label differs from those of
-// the buttons that decide.
+// control makes a chunk's button in the unified view. Its label differs from the
+// labels of the buttons that decide.
 function control(type: "reject" | "accept", action: (e: MouseEvent) => void, kept: () => void): HTMLElement {
   const b = document.createElement("button");
   b.textContent = type === "accept" ? "Keep" : "Undo";

@@ -226,7 +226,7 @@ func TestContextFromRequests(t *testing.T) {
 			d.do(func() {
 				f := d.told.Files[0]
 				if f.Path != systest.Abs("/home/a b/x.go") || !f.Active || *f.Cursor != *test.cursor || f.Selection != test.selection || place(f.Range) != test.where {
-					t.Errorf("after %s: told of %+v at %+v, %q", test.method, f, f.Cursor, place(f.Range))
+					t.Errorf("after %s: reported %+v at %+v, %q", test.method, f, f.Cursor, place(f.Range))
 				}
 			})
 		}

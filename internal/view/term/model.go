@@ -25,7 +25,7 @@ type item struct {
 	rows    []row
 	changes []change
 	at      int // the current change
-	// colours are those of the texts; lighting is set while they are being found.
+	// colours are the texts' colours; lighting is set while they are being found.
 	colours  colours
 	lighting bool
 	// ranging is set while the user selects a range of changes, from first to at.

@@ -26,7 +26,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	systest.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/dlclark/regexp2/v2.runClock")) // it ends by itself
+	systest.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/dlclark/regexp2/v2.runClock")) // it ends automatically
 }
 
 // show writes rows as a person would.

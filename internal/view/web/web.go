@@ -56,7 +56,7 @@ type Server struct {
 	http   *gate.Server
 
 	mu      sync.Mutex
-	links   []string            // the secrets of the links that nobody has opened, the oldest first
+	links   []string            // the secrets of the unopened links, the oldest first
 	streams map[string]net.Conn // the page's end of each connection, by stream
 }
 
