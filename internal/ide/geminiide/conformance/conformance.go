@@ -12,6 +12,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -136,14 +137,47 @@ type skip string
 
 func (s skip) Error() string { return string(s) }
 
-// A check is one requirement. run returns nil if the companion meets it, a skip
-// if it cannot be checked, otherwise what happened instead.
+// A check is one requirement. run returns if the companion meets it. Otherwise it ends, as a test
+// does, with [fail] and what happened instead, or with [must] and a skip if it cannot be checked.
 type check struct {
 	id      string
 	level   Level
 	section string
 	text    string
-	run     func(*run) error
+	run     func(*run)
+}
+
+// A failure is the panic that ends a check.
+type failure struct{ error }
+
+func fail(format string, args ...any) { must(fmt.Errorf(format, args...)) }
+
+// must ends the check if there is an error.
+func must(err error) {
+	if err != nil {
+		panic(failure{err})
+	}
+}
+
+// value returns a value, or ends the check if there is an error.
+func value[T any](v T, err error) T {
+	must(err)
+	return v
+}
+
+// err runs the check, and returns why it ended early, or nil.
+func (c check) err(r *run) (err error) {
+	defer func() {
+		switch e := recover().(type) {
+		case nil:
+		case failure:
+			err = e.error
+		default:
+			panic(e)
+		}
+	}()
+	c.run(r)
+	return nil
 }
 
 // A run is one companion under test.
@@ -167,7 +201,14 @@ type run struct {
 	// cli is the session of most checks.
 	cli *client.CLI
 	// contexts are the contexts that its stream has carried.
-	contexts []client.Notification
+	contexts []sent
+}
+
+// A sent is a context that the companion has sent.
+type sent struct {
+	raw   json.RawMessage
+	files []geminiide.File
+	err   error // why raw is not a context
 }
 
 // Run starts the companion and runs all checks. It returns an error if the
@@ -213,7 +254,7 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	report.Editor = r.file.IDEInfo
 	for _, c := range checks {
 		res := Result{ID: c.id, Level: c.level, Section: c.section, Text: c.text, Outcome: Pass}
-		err := c.run(r)
+		err := c.err(r)
 		var why skip
 		switch {
 		case ctx.Err() != nil:

@@ -1,13 +1,16 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,11 +19,13 @@ import (
 	"pollux/internal/ide/geminiide/client"
 )
 
+type headers = map[string]string
+
 // A request is an HTTP request. Its fields change a correct one.
 type request struct {
 	method  string // POST if empty
 	body    string
-	headers map[string]string // an empty value removes the header
+	headers headers // an empty value removes the header
 	host    string
 }
 
@@ -32,65 +37,80 @@ type answer struct {
 }
 
 const (
+	sessionHeader = "Mcp-Session-Id"
+
 	initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18",` +
 		`"capabilities":{},"clientInfo":{"name":"pollux-conformance","version":"0"}}}`
 	initialized = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
 	listTools   = `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`
 )
 
-func (r *run) send(q request) (answer, error) {
-	ctx, cancel := context.WithTimeout(r.ctx, r.timeouts.answer)
-	defer cancel()
-	method := q.method
-	if method == "" {
-		method = http.MethodPost
-	}
-	req, err := http.NewRequestWithContext(ctx, method, r.endpoint().URL(), strings.NewReader(q.body))
+// begin sends a request, and returns when the response begins.
+func (r *run) begin(ctx context.Context, q request) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, cmp.Or(q.method, http.MethodPost), r.endpoint().URL(), strings.NewReader(q.body))
 	if err != nil {
-		return answer{}, err
+		return nil, err
 	}
-	headers := map[string]string{
+	all := headers{
 		"Accept":        "application/json, text/event-stream",
 		"Content-Type":  "application/json",
 		"Authorization": "Bearer " + r.file.AuthToken,
 	}
-	for k, v := range q.headers {
-		headers[k] = v
-	}
-	for k, v := range headers {
+	maps.Copy(all, q.headers)
+	for k, v := range all {
 		if v != "" {
 			req.Header.Set(k, v)
 		}
 	}
-	if q.host != "" {
-		req.Host = q.host
-	}
+	req.Host = cmp.Or(q.host, req.Host)
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	res, err := client.Do(req)
-	if err != nil {
-		return answer{}, err
-	}
-	defer res.Body.Close()
-	a := answer{status: res.StatusCode, header: res.Header}
-	if method == http.MethodGet && res.StatusCode == http.StatusOK {
-		return a, nil // a stream, which has no end
-	}
-	body, err := io.ReadAll(io.LimitReader(res.Body, 1<<20))
-	a.body = string(body)
-	return a, err
+	return client.Do(req)
 }
 
-// refused returns an error for an answer that has none of these statuses.
-func (a answer) refused(err error, statuses ...int) error {
-	if err != nil {
-		return err
+// send sends a request, and returns the answer. That to a GET has no body: it is a stream, which
+// has no end.
+func (r *run) send(q request) answer {
+	ctx, cancel := context.WithTimeout(r.ctx, r.timeouts.answer)
+	defer cancel()
+	res := value(r.begin(ctx, q))
+	defer res.Body.Close()
+	a := answer{status: res.StatusCode, header: res.Header}
+	if q.method != http.MethodGet || res.StatusCode != http.StatusOK {
+		a.body = string(value(io.ReadAll(io.LimitReader(res.Body, 1<<20))))
 	}
-	for _, s := range statuses {
-		if a.status == s {
-			return nil
-		}
+	return a
+}
+
+// want ends the check unless the answer has one of these statuses.
+func (a answer) want(statuses ...int) {
+	if !slices.Contains(statuses, a.status) {
+		fail("HTTP %d", a.status)
 	}
-	return fmt.Errorf("HTTP %d", a.status)
+}
+
+// session returns the header that names the session that an answer to initialize opened.
+func (a answer) session() headers { return headers{sessionHeader: a.header.Get(sessionHeader)} }
+
+// greet opens a session, and returns the header that names it.
+func (r *run) greet() headers { return r.send(request{body: initialize}).session() }
+
+// forget ends a session.
+func (r *run) forget(session headers) error {
+	ctx, cancel := context.WithTimeout(r.ctx, r.timeouts.answer)
+	defer cancel()
+	res, err := r.begin(ctx, request{method: http.MethodDelete, headers: session})
+	if err == nil {
+		res.Body.Close()
+	}
+	return err
+}
+
+// token returns the token that requests need.
+func (r *run) token() string {
+	if r.file.AuthToken == "" {
+		must(skip("there is no token"))
+	}
+	return r.file.AuthToken
 }
 
 func (r *run) endpoint() client.Endpoint {
@@ -148,15 +168,15 @@ func (r *run) resume(c *client.CLI) error {
 }
 
 // session returns the session of most checks.
-func (r *run) session() (*client.CLI, error) {
+func (r *run) session() *client.CLI {
 	if r.cli == nil {
 		c, err := r.connect()
 		if err != nil {
-			return nil, skip("no session could be opened: " + err.Error())
+			must(skip("no session could be opened: " + err.Error()))
 		}
 		r.cli = c
 	}
-	return r.cli, nil
+	return r.cli
 }
 
 // errEnded reports a stream that ended too early.
@@ -213,9 +233,15 @@ func (r *run) drain(c *client.CLI) {
 }
 
 func (r *run) keep(n client.Notification) {
-	if n.Method == geminiide.MethodContextUpdate {
-		r.contexts = append(r.contexts, n)
+	if n.Method != geminiide.MethodContextUpdate {
+		return
 	}
+	var v geminiide.Context
+	c := sent{raw: n.Params, err: json.Unmarshal(n.Params, &v)}
+	if c.err == nil && v.WorkspaceState != nil {
+		c.files = v.WorkspaceState.OpenFiles
+	}
+	r.contexts = append(r.contexts, c)
 }
 
 // quiet returns an error if an unexpected outcome comes.
@@ -242,23 +268,19 @@ func (r *run) settle(c *client.CLI) {
 	}
 }
 
-// context waits for a context that fits.
-func (r *run) context(c *client.CLI, within time.Duration, fits func(geminiide.Context) bool) error {
-	var v geminiide.Context
-	if n := len(r.contexts); n > 0 && json.Unmarshal(r.contexts[n-1].Params, &v) == nil && fits(v) {
-		return nil // the last one fits already
+// context waits until the last context fits.
+func (r *run) context(within time.Duration, fits func([]geminiide.File) bool) {
+	c := r.session()
+	fitting := func() bool {
+		n := len(r.contexts)
+		return n > 0 && r.contexts[n-1].err == nil && fits(r.contexts[n-1].files)
 	}
-	for timeout := time.After(within); ; {
-		n, err := r.next(c, timeout)
-		var v geminiide.Context
-		switch {
-		case errors.Is(err, errSilent):
-			return fmt.Errorf("no such %s came within %v", geminiide.MethodContextUpdate, within)
-		case err != nil:
-			return err
-		case n.Method == geminiide.MethodContextUpdate && json.Unmarshal(n.Params, &v) == nil && fits(v):
-			return nil
+	for timeout := time.After(within); !fitting(); {
+		_, err := r.next(c, timeout)
+		if errors.Is(err, errSilent) {
+			fail("no such %s came within %v", geminiide.MethodContextUpdate, within)
 		}
+		must(err)
 	}
 }
 
@@ -299,57 +321,36 @@ func (r *run) closeDiff(c *client.CLI, file string) (text string, err error) {
 	return res.Content[0].Text, nil
 }
 
-// content returns the text of an answer to closeDiff as the CLI reads it.
-func content(answer string) (string, error) {
+// wantContent ends the check unless the CLI reads that text in an answer to closeDiff.
+func wantContent(answer, want string) {
 	var closed struct{ Content *string }
 	if err := json.Unmarshal([]byte(answer), &closed); err != nil || closed.Content == nil {
-		return "", fmt.Errorf(`it is not JSON with "content", but %.80q: `+
-			"Gemini CLI drops it, and the user's edits with it", answer)
+		fail(`it is not JSON with "content", but %.80q: Gemini CLI drops it, and the user's edits with it`, answer)
 	}
-	return *closed.Content, nil
+	if *closed.Content != want {
+		fail("the text is %q, want %q", *closed.Content, want)
+	}
 }
 
 // idleTimeout is how long the CLI's HTTP client waits for a stream that carries
 // nothing.
 const idleTimeout = 300 * time.Second
 
-// idle returns an error if an idle stream carries nothing for that long.
-func (r *run) idle(within time.Duration) error {
-	a, err := r.send(request{body: initialize})
-	if err != nil {
-		return err
-	}
-	defer r.forget(a)
-	if _, err := r.send(request{body: initialized, headers: sessionOf(a)}); err != nil {
-		return err
-	}
+// idle ends the check if an idle stream carries nothing for that long.
+func (r *run) idle(within time.Duration) {
+	session := r.greet()
+	defer r.forget(session)
+	r.send(request{body: initialized, headers: session})
 	ctx, cancel := context.WithCancel(r.ctx)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.endpoint().URL(), nil)
-	if err != nil {
-		return err
-	}
-	for k, v := range map[string]string{
-		"Accept": "text/event-stream", "Authorization": "Bearer " + r.file.AuthToken,
-		"Mcp-Session-Id": a.header.Get("Mcp-Session-Id"),
-	} {
-		req.Header.Set(k, v)
-	}
 	began := time.Now()
 	defer time.AfterFunc(within, cancel).Stop()
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	res, err := client.Do(req)
-	if err != nil {
-		return err
-	}
+	res := value(r.begin(ctx, request{method: http.MethodGet, headers: session}))
 	defer res.Body.Close()
 	buf := make([]byte, 64<<10)
-	for {
+	for time.Since(began) <= r.timeouts.answer { // the first messages do not count
 		if _, err := res.Body.Read(buf); err != nil {
-			return fmt.Errorf("after the first messages the stream carried nothing within %v (%w)", within, err)
-		}
-		if time.Since(began) > r.timeouts.answer { // the first messages do not count
-			return nil
+			fail("after the first messages the stream carried nothing within %v (%w)", within, err)
 		}
 	}
 }
