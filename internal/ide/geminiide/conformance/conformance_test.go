@@ -31,9 +31,15 @@ func TestMain(m *testing.M) {
 
 var roles = map[string]func(arg string, more ...string){
 	"companion": companionMain,
-	"do":        func(what string, _ ...string) { do(what) },
-	"launcher":  launcherMain,
-	"left":      leftMain,
+	"do": func(what string, _ ...string) {
+		text, _ := os.ReadFile(os.Getenv("TEXT"))
+		if err := do(os.Getenv("TMPDIR"), what, os.Getenv("FILE"), string(text)); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+	},
+	"launcher": launcherMain,
+	"left":     leftMain,
 }
 
 func self(t *testing.T) string {
@@ -100,10 +106,13 @@ func TestFaults(t *testing.T) {
 			if fault == "everywhere" && len(addresses()) == 0 {
 				t.Skip("this machine has no other address")
 			}
-			self := self(t)
+			self, timeouts := self(t), timeoutsFor(fault)
 			actions := make(map[Action]string)
-			for _, a := range []Action{Open, Edit, Accept, Reject} {
-				actions[a] = fmt.Sprintf(`"%s" do %s`, self, a)
+			// A person has longer for an effect that never comes.
+			if fault == "" || len(timeouts.effect) > 0 {
+				for _, a := range []Action{Open, Edit, Accept, Reject} {
+					actions[a] = fmt.Sprintf(`"%s" do %s`, self, a)
+				}
 			}
 			command := []string{self, "companion", fault}
 			if !proc.CanAskToEnd() {
@@ -115,7 +124,10 @@ func TestFaults(t *testing.T) {
 				}
 			}
 			report, err := Run(t.Context(), Config{
-				Command: command, Actions: actions, Errors: os.Stderr, timeouts: timeoutsFor(fault),
+				Command: command, Actions: actions, Errors: os.Stderr, timeouts: timeouts,
+				Ask: func(a Action, file, text string) error {
+					return do(filepath.Join(filepath.Dir(filepath.Dir(file)), "tmp"), string(a), file, text)
+				},
 			})
 			if err != nil {
 				t.Fatal(err)

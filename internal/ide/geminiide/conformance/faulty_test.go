@@ -157,21 +157,27 @@ func leftMain(addressFile string, _ ...string) {
 	l.Accept()
 }
 
-// do asks the companion to act as if the user did something.
-func do(what string) {
-	found, _ := filepath.Glob(filepath.Join(os.Getenv("TMPDIR"), "gemini", "ide", "*.json"))
+// do asks the companion whose temporary directory that is to act as if the user did something.
+func do(tmp, what, file, text string) error {
+	found, _ := filepath.Glob(filepath.Join(tmp, "gemini", "ide", "*.json"))
+	if len(found) == 0 {
+		return errors.New("no companion in " + tmp)
+	}
 	data, err := os.ReadFile(found[0])
 	if err != nil {
-		panic(err)
+		return err
 	}
-	var file struct{ Port int }
-	json.Unmarshal(data, &file)
-	text, _ := os.ReadFile(os.Getenv("TEXT"))
-	res, err := http.PostForm(fmt.Sprintf("http://127.0.0.1:%d/do", file.Port), url.Values{"what": {what}, "file": {os.Getenv("FILE")}, "text": {string(text)}})
-	if err != nil || res.StatusCode != 200 {
-		fmt.Println(res, err)
-		os.Exit(1)
+	var at struct{ Port int }
+	json.Unmarshal(data, &at)
+	res, err := http.PostForm(fmt.Sprintf("http://127.0.0.1:%d/do", at.Port), url.Values{"what": {what}, "file": {file}, "text": {text}})
+	if err != nil {
+		return err
 	}
+	res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return errors.New(res.Status)
+	}
+	return nil
 }
 
 func (f *faulty) ServeHTTP(w http.ResponseWriter, r *http.Request) {
