@@ -1,6 +1,7 @@
 package geminiide
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -20,7 +21,6 @@ import (
 	"time"
 
 	"pollux/internal/editor"
-	"pollux/internal/lazy"
 	"pollux/internal/sys/disk"
 	"pollux/internal/sys/proc"
 	"pollux/internal/sys/sock"
@@ -29,20 +29,18 @@ import (
 // A cli is one command-line program that looks for a companion.
 type cli struct {
 	name string // as people know it
-	// token returns the token for its discovery file. Each program has its own,
-	// since the programs connect under the same name.
-	token func(token string) string
-	// dir returns the directory of its discovery files.
-	dir func() (string, error)
-	// files returns the names of the discovery files of a companion with that
-	// port.
-	files func(pids []int, port int) []string
-	// pattern matches those names; its first group is the PID or the port.
-	pattern func() *regexp.Regexp
-	// ppid is set if the file must contain the PID of a live process.
-	ppid bool
-	// env returns the variables that lead the program to a companion.
-	env func(e Endpoint) []string
+	// dir is the directory of its discovery files: in the user's home if home is set, otherwise in
+	// the directory for temporary files.
+	dir  string
+	home bool
+	// prefix is set if the program looks for the PID of its IDE: its files are named
+	// PREFIX-PID-PORT.json. Otherwise they are named PORT.lock, and contain the PID of a live process.
+	prefix string
+	// commands is set if a file may have a command and no port.
+	commands bool
+	// env begins the names of the variables that lead it to a companion, and variables are their ends.
+	env       string
+	variables []string
 }
 
 const (
@@ -51,119 +49,86 @@ const (
 	llxprtCode = "LLxprt Code"
 )
 
-// derivedToken returns the function that makes a program's own token.
-func derivedToken(program string) func(token string) string {
-	return func(token string) string {
-		mac := hmac.New(sha256.New, []byte(token))
-		mac.Write([]byte(program))
-		return hex.EncodeToString(mac.Sum(nil))
-	}
+// Ends of the names of variables.
+const (
+	envPort      = "SERVER_PORT"
+	envWorkspace = "WORKSPACE_PATH"
+	envToken     = "AUTH_TOKEN"
+	envPID       = "PID"
+	envCommand   = "SERVER_STDIO_COMMAND"
+	envArgs      = "SERVER_STDIO_ARGS"
+)
+
+var clis = []cli{
+	{
+		name: geminiCLI, dir: filepath.Join("gemini", "ide"), prefix: "gemini-ide-server", commands: true, env: "GEMINI_CLI_IDE_",
+		variables: []string{envPort, envWorkspace, envToken, envPID, envCommand, envArgs},
+	},
+	{
+		name: qwenCode, dir: filepath.Join(".qwen", "ide"), home: true, env: "QWEN_CODE_IDE_",
+		variables: []string{envPort, envWorkspace, envCommand, envArgs},
+	},
+	{
+		name: llxprtCode, dir: filepath.Join("llxprt", "ide"), prefix: "llxprt-ide-server", env: "LLXPRT_CODE_IDE_",
+		variables: []string{envPort, envWorkspace, envToken},
+	},
 }
 
-// namedByPID returns the names of the discovery files of a program that looks for the
-// PID of its IDE.
-func namedByPID(prefix string, pids []int, port int) (names []string) {
+// token returns the token for the program's discovery file. Each program has its own, since the
+// programs connect under the same name.
+func (c cli) token(token string) string {
+	if c.name == geminiCLI {
+		return token
+	}
+	mac := hmac.New(sha256.New, []byte(token))
+	mac.Write([]byte(c.name))
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// directory returns the directory of the program's discovery files.
+func (c cli) directory() (string, error) {
+	if !c.home {
+		return filepath.Join(NodeTempDir(runtime.GOOS, os.Getenv), c.dir), nil
+	}
+	home, err := os.UserHomeDir()
+	return filepath.Join(home, c.dir), err
+}
+
+// files returns the names of the discovery files of a companion with that port.
+func (c cli) files(pids []int, port int) (names []string) {
+	switch {
+	case port == 0 && !c.commands:
+		return nil
+	case c.prefix == "":
+		return []string{fmt.Sprintf("%d.lock", port)}
+	case port == 0: // a name always has a second number
+		port = os.Getpid()
+	}
 	for _, pid := range pids {
-		names = append(names, fmt.Sprintf("%s-%d-%d.json", prefix, pid, port))
+		names = append(names, fmt.Sprintf("%s-%d-%d.json", c.prefix, pid, port))
 	}
 	return names
 }
 
-var clis = []cli{
-	{
-		name:  geminiCLI,
-		token: func(token string) string { return token },
-		dir: func() (string, error) {
-			return filepath.Join(NodeTempDir(runtime.GOOS, os.Getenv), "gemini", "ide"), nil
-		},
-		files: func(pids []int, port int) []string {
-			if port == 0 { // a name always has a second number
-				port = os.Getpid()
-			}
-			return namedByPID("gemini-ide-server", pids, port)
-		},
-		pattern: lazy.Regexp(`^gemini-ide-server-(\d+)-\d+\.json$`),
-		env: func(e Endpoint) []string {
-			return e.stdioEnv("GEMINI_CLI_IDE_SERVER_STDIO_", []string{
-				"GEMINI_CLI_IDE_SERVER_PORT=" + e.portText(),
-				"GEMINI_CLI_IDE_WORKSPACE_PATH=" + WorkspacePath(e.Roots),
-				"GEMINI_CLI_IDE_AUTH_TOKEN=" + e.Token,
-				"GEMINI_CLI_IDE_PID=" + strconv.Itoa(e.PIDs[0]),
-			})
-		},
-	},
-	{
-		name:  qwenCode,
-		token: derivedToken(qwenCode),
-		dir: func() (string, error) {
-			home, err := os.UserHomeDir()
-			return filepath.Join(home, ".qwen", "ide"), err
-		},
-		files: func(_ []int, port int) []string {
-			if port == 0 { // it reads commands from the environment only
-				return nil
-			}
-			return []string{fmt.Sprintf("%d.lock", port)}
-		},
-		pattern: lazy.Regexp(`^(\d+)\.lock$`),
-		ppid:    true,
-		env: func(e Endpoint) []string {
-			return e.stdioEnv("QWEN_CODE_IDE_SERVER_STDIO_", []string{
-				"QWEN_CODE_IDE_SERVER_PORT=" + e.portText(),
-				"QWEN_CODE_IDE_WORKSPACE_PATH=" + WorkspacePath(e.Roots),
-			})
-		},
-	},
-	{
-		name:  llxprtCode,
-		token: derivedToken(llxprtCode),
-		dir: func() (string, error) {
-			return filepath.Join(NodeTempDir(runtime.GOOS, os.Getenv), "llxprt", "ide"), nil
-		},
-		files: func(pids []int, port int) []string {
-			if port == 0 { // it runs no commands
-				return nil
-			}
-			return namedByPID("llxprt-ide-server", pids, port)
-		},
-		pattern: lazy.Regexp(`^llxprt-ide-server-(\d+)-\d+\.json$`),
-		env: func(e Endpoint) []string {
-			return []string{
-				"LLXPRT_CODE_IDE_SERVER_PORT=" + e.portText(),
-				"LLXPRT_CODE_IDE_WORKSPACE_PATH=" + WorkspacePath(e.Roots),
-				"LLXPRT_CODE_IDE_AUTH_TOKEN=" + derivedToken(llxprtCode)(e.Token),
-			}
-		},
-	},
+// pattern matches these names. Its first group is the PID or the port.
+func (c cli) pattern() *regexp.Regexp {
+	if c.prefix == "" {
+		return regexp.MustCompile(`^(\d+)\.lock$`)
+	}
+	return regexp.MustCompile(`^` + c.prefix + `-(\d+)-\d+\.json$`)
 }
 
 // NodeTempDir returns what os.tmpdir() of Node, which the CLI uses, returns on
 // that operating system (a GOOS value) with that environment. Go's differs.
 func NodeTempDir(goos string, getenv func(string) string) string {
-	first := func(keys ...string) string {
-		for _, k := range keys {
-			if v := getenv(k); v != "" {
-				return v
-			}
-		}
-		return ""
-	}
+	dir := cmp.Or(getenv("TMPDIR"), getenv("TMP"), getenv("TEMP"), "/tmp")
+	separator := "/"
 	if goos == "windows" {
-		dir := first("TEMP", "TMP")
-		if dir == "" {
-			dir = first("SystemRoot", "windir") + `\temp`
-		}
-		if len(dir) > 1 && strings.HasSuffix(dir, `\`) && !strings.HasSuffix(dir, `:\`) {
-			dir = dir[:len(dir)-1]
-		}
-		return dir
+		dir = cmp.Or(getenv("TEMP"), getenv("TMP"), cmp.Or(getenv("SystemRoot"), getenv("windir"))+`\temp`)
+		separator = `\`
 	}
-	dir := first("TMPDIR", "TMP", "TEMP")
-	if dir == "" {
-		dir = "/tmp"
-	}
-	if len(dir) > 1 {
-		dir = strings.TrimSuffix(dir, "/")
+	if len(dir) > 1 && !strings.HasSuffix(dir, `:\`) {
+		dir = strings.TrimSuffix(dir, separator)
 	}
 	return dir
 }
@@ -199,45 +164,42 @@ type Endpoint struct {
 	Stdio []string
 }
 
-// portText returns the port, or "" for none. The variable is set even if it is
-// "", so that a CLI does not inherit the port of another companion.
-func (e Endpoint) portText() string {
-	if e.Port == 0 {
-		return ""
-	}
-	return strconv.Itoa(e.Port)
-}
-
-func (e Endpoint) stdioEnv(prefix string, env []string) []string {
-	if len(e.Stdio) == 0 {
-		return env
-	}
-	args, err := json.Marshal(e.Stdio[1:])
-	if err != nil {
-		panic(err) // strings
-	}
-	return append(env, prefix+"COMMAND="+e.Stdio[0], prefix+"ARGS="+string(args))
-}
-
 // EnvNames are the variables that [Endpoint.Env] may return.
-var EnvNames = []string{
-	"GEMINI_CLI_IDE_SERVER_PORT", "GEMINI_CLI_IDE_WORKSPACE_PATH", "GEMINI_CLI_IDE_AUTH_TOKEN", "GEMINI_CLI_IDE_PID",
-	"GEMINI_CLI_IDE_SERVER_STDIO_COMMAND", "GEMINI_CLI_IDE_SERVER_STDIO_ARGS",
-	"QWEN_CODE_IDE_SERVER_PORT", "QWEN_CODE_IDE_WORKSPACE_PATH",
-	"QWEN_CODE_IDE_SERVER_STDIO_COMMAND", "QWEN_CODE_IDE_SERVER_STDIO_ARGS",
-	"LLXPRT_CODE_IDE_SERVER_PORT", "LLXPRT_CODE_IDE_WORKSPACE_PATH", "LLXPRT_CODE_IDE_AUTH_TOKEN",
-	"REMOTE_CONTAINERS",
+var EnvNames = envNames()
+
+func envNames() []string {
+	names := []string{"REMOTE_CONTAINERS"}
+	for _, c := range clis {
+		for _, v := range c.variables {
+			names = append(names, c.env+v)
+		}
+	}
+	return names
 }
 
 // Env returns the variables that lead a CLI started with them to this companion:
 // the tie-break of companion-spec I.2 and, for CLIs that read them, everything
 // needed to connect.
 func (e Endpoint) Env() map[string]string {
+	// Without a port, the variable is empty: the CLI must not inherit that of another companion.
+	values := map[string]string{envPort: "", envWorkspace: WorkspacePath(e.Roots), envPID: strconv.Itoa(e.PIDs[0])}
+	if e.Port != 0 {
+		values[envPort] = strconv.Itoa(e.Port)
+	}
+	if len(e.Stdio) > 0 {
+		args, err := json.Marshal(e.Stdio[1:])
+		if err != nil {
+			panic(err) // strings
+		}
+		values[envCommand], values[envArgs] = e.Stdio[0], string(args)
+	}
 	env := make(map[string]string)
 	for _, c := range clis {
-		for _, kv := range c.env(e) {
-			k, v, _ := strings.Cut(kv, "=")
-			env[k] = v
+		values[envToken] = c.token(e.Token)
+		for _, v := range c.variables {
+			if value, set := values[v]; set {
+				env[c.env+v] = value
+			}
 		}
 	}
 	if inContainer() {
@@ -269,7 +231,7 @@ func (e Endpoint) file(c cli) DiscoveryFile {
 	if len(e.Stdio) > 0 {
 		f.Stdio = &Stdio{Command: e.Stdio[0], Args: e.Stdio[1:]}
 	}
-	if c.ppid {
+	if c.prefix == "" {
 		f.PPID = e.PIDs[0]
 	}
 	return f
@@ -295,7 +257,7 @@ func Publish(e Endpoint) (*Publication, error) {
 	if len(e.PIDs) == 0 || e.Port <= 0 && len(e.Stdio) == 0 {
 		return nil, errors.New("discovery: an endpoint needs a PID, and a port or a command")
 	}
-	Prune(e.PIDs)
+	prune(e.PIDs)
 	p := &Publication{endpoint: e}
 	p.writeMu.Lock()
 	err := p.writeLocked(e)
@@ -349,7 +311,7 @@ func (p *Publication) writeLocked(e Endpoint) error {
 }
 
 func (p *Publication) writeCLILocked(c cli, e Endpoint) error {
-	dir, err := c.dir()
+	dir, err := c.directory()
 	if err != nil {
 		return err
 	}
@@ -471,8 +433,8 @@ func (p *Publication) Remove() {
 // dead port answer immediately.
 const dialTimeout = 500 * time.Millisecond
 
-// Prune removes the files that [Stale] returns.
-func Prune(pids []int) {
+// prune removes the files that [Stale] returns.
+func prune(pids []int) {
 	for _, path := range Stale(pids) {
 		os.Remove(path)
 	}
@@ -487,7 +449,7 @@ func Prune(pids []int) {
 // visible here.
 func Stale(pids []int) (stale []string) {
 	for _, c := range clis {
-		dir, err := c.dir()
+		dir, err := c.directory()
 		if err != nil {
 			continue
 		}
@@ -496,13 +458,14 @@ func Stale(pids []int) (stale []string) {
 		if err != nil {
 			continue
 		}
+		pattern := c.pattern()
 		for _, entry := range entries {
 			info, err := entry.Info()
 			if err != nil || !info.Mode().IsRegular() || !disk.Own(filepath.Join(dir, entry.Name()), info) {
 				continue
 			}
 			path := filepath.Join(dir, entry.Name())
-			m := c.pattern().FindStringSubmatch(entry.Name())
+			m := pattern.FindStringSubmatch(entry.Name())
 			if m == nil {
 				continue
 			}
@@ -514,7 +477,7 @@ func Stale(pids []int) (stale []string) {
 				continue
 			}
 			pid := f.PPID
-			if !c.ppid {
+			if c.prefix != "" {
 				pid, _ = strconv.Atoi(m[1])
 			}
 			ended := f.Pollux > 0 && !proc.Alive(f.Pollux)

@@ -311,7 +311,7 @@ func TestPruneFollowsNoRedirect(t *testing.T) {
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	Prune(nil)
+	prune(nil)
 	if led.Load() {
 		t.Error("Pollux went where the stranger sent it")
 	}
@@ -373,7 +373,7 @@ func TestPrune(t *testing.T) {
 	}
 	garbage := filepath.Join(dir, at(deadPID, 1))
 	os.WriteFile(garbage, []byte("{"), 0o600)
-	Prune([]int{me})
+	prune([]int{me})
 	for _, f := range append(files, file{path: garbage, keep: true}) {
 		if _, err := os.Stat(f.path); (err == nil) != f.keep {
 			t.Errorf("%s kept = %v, want %v", filepath.Base(f.path), err == nil, f.keep)

@@ -32,36 +32,19 @@ func (s *Server) Publish(roots, stdio []string) error {
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	s.publication = p
-	s.mu.Unlock()
+	s.publication.Store(p)
 	return nil
-}
-
-func (s *Server) published() *Publication {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.publication
 }
 
 // SetRoots publishes other workspace roots.
-func (s *Server) SetRoots(roots []string) error {
-	if p := s.published(); p != nil {
-		return p.SetRoots(roots)
-	}
-	return nil
-}
+func (s *Server) SetRoots(roots []string) error { return s.publication.Load().SetRoots(roots) }
 
 // Unpublish removes the discovery files.
 func (s *Server) Unpublish() {
-	if p := s.published(); p != nil {
+	if p := s.publication.Load(); p != nil {
 		p.Remove()
 	}
 }
 
 // AddEnv adds the variables that lead a CLI to the published server.
-func (s *Server) AddEnv(env map[string]string) {
-	if p := s.published(); p != nil {
-		maps.Copy(env, p.Endpoint().Env())
-	}
-}
+func (s *Server) AddEnv(env map[string]string) { maps.Copy(env, s.publication.Load().Endpoint().Env()) }

@@ -89,11 +89,12 @@ type Lookup struct {
 // of its version. It changes nothing and connects to nothing.
 func Replay(p Launch) Lookup {
 	gemini := clis[0]
-	l := Lookup{Dir: filepath.Join(NodeTempDir(runtime.GOOS, p.Getenv), "gemini", "ide"), PID: idePID(p.PID)}
+	pattern := gemini.pattern()
+	l := Lookup{Dir: filepath.Join(NodeTempDir(runtime.GOOS, p.Getenv), gemini.dir), PID: idePID(p.PID)}
 	if pid, err := strconv.Atoi(p.Getenv("GEMINI_CLI_IDE_PID")); err == nil && pid > 0 && p.AnyPID() {
 		l.PID = pid
 	}
-	direct := filepath.Join(l.Dir, fmt.Sprintf("gemini-ide-server-%d.json", l.PID))
+	direct := filepath.Join(l.Dir, fmt.Sprintf("%s-%d.json", gemini.prefix, l.PID))
 	if !p.AnyPID() {
 		direct = filepath.Join(filepath.Dir(filepath.Dir(l.Dir)), filepath.Base(direct))
 	}
@@ -104,7 +105,7 @@ func Replay(p Launch) Lookup {
 	entries, _ := os.ReadDir(l.Dir)
 	var found []Candidate
 	for _, e := range entries {
-		m := gemini.pattern().FindStringSubmatch(e.Name())
+		m := pattern.FindStringSubmatch(e.Name())
 		if m == nil {
 			continue
 		}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"pollux/internal/companion"
@@ -89,8 +90,7 @@ const (
 // A Server is a companion's MCP server. It listens from [New] on; requests are
 // answered once [Server.Serve] runs.
 //
-// Lock order: the companion's lock, Server.mu, Session.mu; the last two are not held while a
-// Backend method runs.
+// Lock order: the companion's lock, Session.mu; the latter is not held while a Backend method runs.
 type Server struct {
 	cfg      Config
 	http     *gate.Server
@@ -100,8 +100,7 @@ type Server struct {
 	endpoint mcp.Endpoint
 	old      bool // others may know the token: only programs of this user are served
 
-	mu          sync.Mutex
-	publication *Publication // nil until Publish
+	publication atomic.Pointer[Publication] // nil until Publish
 
 	encodingMu sync.Mutex // held while the context is encoded; no other lock is taken meanwhile
 	encoded    *encodedContext

@@ -280,7 +280,7 @@ func TestCauses(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, key := range append([]string{"TERM_PROGRAM", "ZED_SESSION_ID", "XCODE_VERSION_ACTUAL", "TERMINAL_EMULATOR", "SUDO_USER"}, ideVariables...) {
+			for _, key := range append([]string{"TERM_PROGRAM", "ZED_SESSION_ID", "XCODE_VERSION_ACTUAL", "TERMINAL_EMULATOR", "SUDO_USER"}, geminiide.EnvNames...) {
 				t.Setenv(key, "")
 				os.Unsetenv(key)
 			}

@@ -69,18 +69,13 @@ func (p *Protocol) Release(_ context.Context, c *doctor.Checker) {
 	}
 }
 
-// ideVariables are the variables that an editor sets in its terminals, to lead
-// Gemini CLI to its companion.
-var ideVariables = []string{
-	"GEMINI_CLI_IDE_SERVER_PORT", "GEMINI_CLI_IDE_WORKSPACE_PATH", "GEMINI_CLI_IDE_AUTH_TOKEN", "GEMINI_CLI_IDE_PID",
-	"GEMINI_CLI_IDE_SERVER_STDIO_COMMAND", "GEMINI_CLI_IDE_SERVER_STDIO_ARGS",
-}
-
 // Variables checks whether this terminal's variables name a running companion.
 func (p *Protocol) Variables(ctx context.Context, c *doctor.Checker) {
 	port := env("GEMINI_CLI_IDE_SERVER_PORT")
 	pid, _ := strconv.Atoi(env("GEMINI_CLI_IDE_PID"))
-	set := slices.DeleteFunc(slices.Clone(ideVariables), func(key string) bool { return env(key) == "" })
+	set := slices.DeleteFunc(slices.Clone(geminiide.EnvNames), func(key string) bool {
+		return !strings.HasPrefix(key, "GEMINI_CLI_IDE_") || env(key) == ""
+	})
 	gone := ""
 	switch {
 	case port != "":
