@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"pollux/internal/companion"
 	"pollux/internal/ide/mcp"
@@ -33,44 +32,6 @@ func (r *review) answer(o companion.Outcome, done func(error)) {
 	}
 }
 
-// A Proposed is a change that an agent asks to show.
-type Proposed struct {
-	companion.Proposal
-	// Tab names the diff for the tools that close it.
-	Tab string
-}
-
-// ParseProposed parses the arguments of the tool that shows a change. pathName is the
-// argument with the file's path.
-func ParseProposed(args json.RawMessage, pathName string) (p Proposed, err error) {
-	var a struct {
-		NewPath      json.RawMessage `json:"new_file_path"`
-		OriginalPath json.RawMessage `json:"original_file_path"`
-		Text         *string         `json:"new_file_contents"`
-		Tab          string          `json:"tab_name"`
-	}
-	if err := mcp.DecodeArgs(args, &a); err != nil {
-		return p, err
-	}
-	path := a.NewPath
-	if pathName == "original_file_path" {
-		path = a.OriginalPath
-	}
-	if err := mcp.DecodeArgs(path, &p.Path); err != nil {
-		return p, err
-	}
-	switch {
-	case p.Path == "":
-		return p, fmt.Errorf("%s is missing: pass the file's absolute path", pathName)
-	case strings.ContainsRune(p.Path, 0):
-		return p, fmt.Errorf("%s holds a NUL byte: pass the file's absolute path", pathName)
-	case a.Text == nil:
-		return p, errors.New("new_file_contents is missing: pass the proposed text of the whole file")
-	}
-	p.Tab, p.Text, p.Binary = a.Tab, *a.Text, companion.Unprintable(*a.Text, args)
-	return p, nil
-}
-
 // ParseTab parses the arguments of the tool that closes a diff.
 func ParseTab(args json.RawMessage, opener string) (tab string, err error) {
 	var a struct {
@@ -86,13 +47,15 @@ func ParseTab(args json.RawMessage, opener string) (tab string, err error) {
 }
 
 // Open shows a proposal. The call is answered later, when the user has decided: texts returns the
-// texts of the result for an outcome that is accepted or rejected; every other one is an error.
-func (s *Session) Open(ctx context.Context, c *mcp.Call, p Proposed, texts func(companion.Outcome) []string) ([]string, error) {
-	r := &review{call: c, proposal: p.Proposal, tab: p.Tab, texts: texts}
+// texts of the result for an outcome that is accepted or rejected; every other one is an error. tab
+// names the diff for the tools that close it.
+func (s *Session) Open(ctx context.Context, c *mcp.Call, tab string, p companion.Proposal,
+	texts func(companion.Outcome) []string) ([]string, error) {
+	r := &review{call: c, proposal: p, tab: tab, texts: texts}
 	s.mu.Lock()
 	s.reviews = append(s.reviews, r)
 	s.mu.Unlock()
-	if err := s.backend.Propose(ctx, s.self, r.proposal); err != nil {
+	if err := s.cfg.Backend.Propose(ctx, s.cfg.Dialect.Self, r.proposal); err != nil {
 		if s.take(r) {
 			return nil, err
 		}
@@ -123,7 +86,7 @@ func (s *Session) close(ctx context.Context, match func(*review) bool) (closed i
 	open := slices.DeleteFunc(slices.Clone(s.reviews), func(r *review) bool { return !match(r) })
 	s.mu.Unlock()
 	for _, r := range open {
-		if _, err := s.backend.Withdraw(ctx, s.self, r.proposal.Path); err != nil {
+		if _, err := s.cfg.Backend.Withdraw(ctx, s.cfg.Dialect.Self, r.proposal.Path); err != nil {
 			continue // the user has just decided
 		}
 		if s.take(r) {

@@ -9,9 +9,7 @@ import (
 
 	"pollux/internal/companion"
 	"pollux/internal/editor"
-	"pollux/internal/ide/mcp"
 	"pollux/internal/jsonrpc"
-	"pollux/internal/outbox"
 	"pollux/internal/paths"
 )
 
@@ -56,7 +54,7 @@ func NewSelection(c companion.Context, roots []string, shift int) Selection {
 	if !ok {
 		return m
 	}
-	m.FilePath, m.FileURL = path, FileURL(path)
+	m.FilePath, m.FileURL = path, paths.ToURL(path)
 	if f.Cursor == nil {
 		return m
 	}
@@ -79,11 +77,6 @@ func cut(text string, limit int) string {
 		}
 	}
 	return text
-}
-
-// FileURL returns the file URL of an absolute path.
-func FileURL(path string) string {
-	return paths.ToURL(path)
 }
 
 // Messages encodes the context once for all sessions of a server. The zero value is
@@ -114,45 +107,18 @@ func (ms *Messages) encode(m Selection) (json.RawMessage, error) {
 	return params, err
 }
 
-// A Feed sends the context to one agent.
-type Feed struct {
-	Backend Backend
-	// Shift returns the shift of [NewSelection]; no shift if nil.
-	Shift func() int
-	// Send sends a message, and returns when it is written. After an error the session ends.
-	Send    func(Selection) error
-	OnPanic mcp.OnPanic
-	// Delays are the times after which the context is sent again, because the agent
-	// may have dropped it. The first one is 0.
-	Delays []time.Duration
-	// SkipNothing is set for an agent that shows something odd if a message says that
-	// nothing is open before one has named a file.
-	SkipNothing bool
-
-	wake    outbox.Signal // the context has changed
-	refresh outbox.Signal // the agent may have dropped the context: send it again
-	work    chan func()   // of Do
-}
-
-// NewFeed returns a feed with the exported fields of f.
-func NewFeed(f Feed) *Feed {
-	f.wake, f.refresh = outbox.NewSignal(), outbox.NewSignal()
-	f.work = make(chan func())
-	return &f
-}
-
-// Changed announces that the context has changed. It does not wait.
-func (f *Feed) Changed() { f.wake.Set() }
+// ContextChanged implements [companion.Session].
+func (s *Session) ContextChanged() { s.changed.Set() }
 
 // Refresh announces that the agent may have dropped the context. It does not wait.
-func (f *Feed) Refresh() { f.refresh.Set() }
+func (s *Session) Refresh() { s.dropped.Set() }
 
-// Do runs a function between two messages of the feed, and returns its error, or the
+// Between runs a function between two messages with the context, and returns its error, or the
 // cause if ctx ends first. The function may still run then.
-func (f *Feed) Do(ctx context.Context, work func() error) error {
+func (s *Session) Between(ctx context.Context, f func() error) error {
 	done := make(chan error, 1)
 	select {
-	case f.work <- func() { done <- work() }:
+	case s.between <- func() { done <- f() }:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -164,25 +130,24 @@ func (f *Feed) Do(ctx context.Context, work func() error) error {
 	}
 }
 
-// Run sends the context whenever it has changed, and again when the agent may have
-// dropped it, until ctx ends.
-func (f *Feed) Run(ctx context.Context) {
-	defer f.OnPanic.Report()
+// sendContext sends the context whenever it has changed, and again when the agent may have
+// dropped it, until the session ends.
+func (s *Session) sendContext() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	refreshed := time.Now()
-	left := f.Delays
+	left := s.cfg.Delays
 	var sent Selection
 	first, named := true, false // named: a file was sent
 	for {
 		again := false
 		select {
-		case <-f.wake:
-		case work := <-f.work:
-			work()
+		case <-s.changed:
+		case f := <-s.between:
+			f()
 			continue
-		case <-f.refresh:
-			refreshed, left = time.Now(), f.Delays
+		case <-s.dropped:
+			refreshed, left = time.Now(), s.cfg.Delays
 			timer.Reset(0)
 			continue
 		case <-timer.C:
@@ -190,18 +155,21 @@ func (f *Feed) Run(ctx context.Context) {
 			if left = left[1:]; len(left) > 0 {
 				timer.Reset(time.Until(refreshed.Add(left[0])))
 			}
-		case <-ctx.Done():
+		case <-s.Ctx.Done():
 			return
 		}
-		m, ok := f.Selection(ctx)
+		m, ok := s.Selection(s.Ctx)
 		if !ok {
 			return
 		}
-		if m == sent && !again && !first || f.SkipNothing && m.FilePath == "" && !named {
+		if m == sent && !again && !first || s.cfg.SkipNothing && m.FilePath == "" && !named {
 			continue
 		}
-		if f.Send(m) != nil {
-			return // the session ends
+		if !s.Muted() { // otherwise the next stream begins with the context as it is then
+			params, err := s.cfg.Messages.encode(m)
+			if err != nil || s.Send(s.Ctx, MethodSelection, params) != nil {
+				return // the session ends
+			}
 		}
 		sent, first, named = m, false, named || m.FilePath != ""
 	}
@@ -209,15 +177,15 @@ func (f *Feed) Run(ctx context.Context) {
 
 // Selection returns the message for the context as it is now. It reports false if ctx
 // ends while a disk does not answer.
-func (f *Feed) Selection(ctx context.Context) (m Selection, ok bool) {
+func (s *Session) Selection(ctx context.Context) (m Selection, ok bool) {
 	shift := 0
-	if f.Shift != nil {
-		shift = f.Shift()
+	if s.cfg.Shift != nil {
+		shift = s.cfg.Shift()
 	}
 	answer := make(chan Selection, 1)
 	go func() {
-		defer f.OnPanic.Report()
-		answer <- NewSelection(f.Backend.Context(), f.Backend.Roots(), shift)
+		defer s.cfg.OnPanic.Report()
+		answer <- NewSelection(s.cfg.Backend.Context(), s.cfg.Backend.Roots(), shift)
 	}()
 	select {
 	case m = <-answer:

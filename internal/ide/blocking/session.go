@@ -11,6 +11,7 @@ import (
 
 	"pollux/internal/companion"
 	"pollux/internal/ide/mcp"
+	"pollux/internal/outbox"
 )
 
 // A Backend is the companion that a server belongs to.
@@ -27,23 +28,28 @@ type Config struct {
 	Server  *mcp.Server
 	Backend Backend
 	Dialect mcp.Dialect // without StreamOpened
-	// Delays, Shift and SkipNothing are those of [Feed]; no shift if nil.
-	Delays      []time.Duration
-	Shift       func() int
+	// Shift returns the shift of [NewSelection]; no shift if nil.
+	Shift func() int
+	// Delays are the times after which the context is sent again, because the agent
+	// may have dropped it. The first one is 0.
+	Delays []time.Duration
+	// SkipNothing is set for an agent that shows something odd if a message says that
+	// nothing is open before one has named a file.
 	SkipNothing bool
 	OnPanic     mcp.OnPanic
 	// Messages encodes the context for all sessions of a server.
 	Messages *Messages
 }
 
-// A Session is an MCP session with the proposals that wait for the user, and the feed of the
+// A Session is an MCP session that holds the proposals that wait for the user, and sends the
 // context. The session of an agent embeds it.
 type Session struct {
 	*mcp.Session
-	Feed *Feed
+	cfg Config
 
-	backend Backend
-	self    companion.Session
+	changed outbox.Signal // the context has changed
+	dropped outbox.Signal // the agent may have dropped the context: send it again
+	between chan func()   // of Between
 
 	// The companion's lock comes before mu, which is not held while a method of the Backend runs.
 	mu      sync.Mutex
@@ -51,33 +57,16 @@ type Session struct {
 }
 
 // NewSession returns a session, unless the server has too many.
-func NewSession(cfg Config) (*Session, error) {
-	s := &Session{backend: cfg.Backend, self: cfg.Dialect.Self}
-	s.Feed = NewFeed(Feed{
-		Backend: cfg.Backend, Delays: cfg.Delays, Shift: cfg.Shift, SkipNothing: cfg.SkipNothing, OnPanic: cfg.OnPanic,
-		Send: func(m Selection) error {
-			if s.Muted() {
-				return nil // the next stream begins with the context as it is then
-			}
-			params, err := cfg.Messages.encode(m)
-			if err != nil {
-				return err
-			}
-			return s.Send(s.Ctx, MethodSelection, params)
-		},
-	})
-	cfg.Dialect.StreamOpened = func(*http.Request) { s.Feed.Refresh() } // a stream first carries the context
-	connected := cfg.Dialect.Connected
-	cfg.Dialect.Connected = func() {
-		s.Go(func() { s.Feed.Run(s.Ctx) })
-		if connected != nil {
-			connected()
+func NewSession(cfg Config) (s *Session, err error) {
+	s = &Session{cfg: cfg, changed: outbox.NewSignal(), dropped: outbox.NewSignal(), between: make(chan func())}
+	dialect := cfg.Dialect
+	dialect.StreamOpened = func(*http.Request) { s.Refresh() } // a stream first carries the context
+	dialect.Connected = func() {
+		s.Go(s.sendContext)
+		if cfg.Dialect.Connected != nil {
+			cfg.Dialect.Connected()
 		}
 	}
-	var err error
-	s.Session, err = cfg.Server.NewSession(cfg.Dialect)
+	s.Session, err = cfg.Server.NewSession(dialect)
 	return s, err
 }
-
-// ContextChanged implements [companion.Session].
-func (s *Session) ContextChanged() { s.Feed.Changed() }

@@ -44,8 +44,8 @@ func (s *Session) Mention(ctx context.Context, path string, line, endLine int) e
 	var err error
 	select {
 	case <-early.C:
-		// Until it is written the feed sends nothing else, so later attempts add no second one.
-		err = s.Feed.Do(ctx, func() error { return s.Send(s.Ctx, "at_mentioned", m) })
+		// Until it is written nothing else is sent, so later attempts add no second one.
+		err = s.Between(ctx, func() error { return s.Send(s.Ctx, "at_mentioned", m) })
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}

@@ -56,7 +56,7 @@ func (s *Session) received(method string, params json.RawMessage) {
 	case "ide_connected":
 		s.claim(params)
 	case "tools/list":
-		s.Feed.Refresh()
+		s.Refresh()
 	}
 }
 

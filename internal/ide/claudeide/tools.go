@@ -2,6 +2,7 @@ package claudeide
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"pollux/internal/companion"
@@ -51,16 +52,28 @@ func (s *Session) tools() []mcp.Tool {
 
 // openDiff shows a proposal. The agent takes TAB_CLOSED for a yes, so that is never the answer.
 func (s *Session) openDiff(ctx context.Context, c *mcp.Call) ([]string, error) {
-	p, err := blocking.ParseProposed(c.Args, "new_file_path")
+	p, tab, err := parseOpenDiff(c.Args)
 	if err != nil {
 		return nil, err
 	}
-	return s.Open(ctx, c, p, func(o companion.Outcome) []string {
+	return s.Open(ctx, c, tab, p, func(o companion.Outcome) []string {
 		if o.Accepted {
 			return []string{"FILE_SAVED", o.Text}
 		}
-		return []string{"DIFF_REJECTED", p.Tab}
+		return []string{"DIFF_REJECTED", tab}
 	})
+}
+
+func parseOpenDiff(args json.RawMessage) (p companion.Proposal, tab string, err error) {
+	var a struct {
+		Path string  `json:"new_file_path"`
+		Text *string `json:"new_file_contents"`
+		Tab  string  `json:"tab_name"`
+	}
+	if err = mcp.DecodeArgs(args, &a); err == nil {
+		p, err = mcp.NewProposal(args, "new_file_path", a.Path, "new_file_contents", a.Text)
+	}
+	return p, a.Tab, err
 }
 
 func (s *Session) closeTab(ctx context.Context, c *mcp.Call) ([]string, error) {
@@ -75,7 +88,7 @@ func (s *Session) closeTab(ctx context.Context, c *mcp.Call) ([]string, error) {
 func (s *Session) closeAll(ctx context.Context, _ *mcp.Call) ([]string, error) {
 	n := s.Close(ctx, func(string) bool { return true })
 	// The agent calls this at each prompt, which uses up the context.
-	s.Feed.Refresh()
+	s.Refresh()
 	s.server.cfg.Backend.Acted(s)
 	return []string{fmt.Sprintf("CLOSED_%d_DIFF_TABS", n)}, nil
 }

@@ -7,6 +7,7 @@ import (
 	"pollux/internal/editor"
 	"pollux/internal/ide/blocking"
 	"pollux/internal/ide/mcp"
+	"pollux/internal/paths"
 )
 
 // severities maps the editor protocol's names to the agent's.
@@ -38,6 +39,6 @@ func (s *Session) getDiagnostics(ctx context.Context, c *mcp.Call) ([]string, er
 		return nil, err
 	}
 	return blocking.EncodeDiagnostics(files, severities, func(path string) (string, string) {
-		return blocking.FileURL(path), path
+		return paths.ToURL(path), path
 	})
 }

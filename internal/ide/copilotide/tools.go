@@ -67,18 +67,26 @@ func (s *Session) tools() []mcp.Tool {
 
 // openDiff shows a proposal. The agent writes its own text, regardless of the answer.
 func (s *Session) openDiff(ctx context.Context, c *mcp.Call) ([]string, error) {
-	p, err := blocking.ParseProposed(c.Args, "original_file_path")
+	var a struct {
+		Path string  `json:"original_file_path"`
+		Text *string `json:"new_file_contents"`
+		Tab  string  `json:"tab_name"`
+	}
+	if err := mcp.DecodeArgs(c.Args, &a); err != nil {
+		return nil, err
+	}
+	p, err := mcp.NewProposal(c.Args, "original_file_path", a.Path, "new_file_contents", a.Text)
 	if err != nil {
 		return nil, err
 	}
 	p.ReadOnly = readOnly
-	return s.Open(ctx, c, p, func(o companion.Outcome) []string {
+	return s.Open(ctx, c, a.Tab, p, func(o companion.Outcome) []string {
+		res := diffResult{Success: true, Result: "REJECTED", Trigger: "rejected_via_button", Tab: a.Tab,
+			Message: "The user has rejected the change."}
 		if o.Accepted {
-			return result(diffResult{Success: true, Result: "SAVED", Trigger: "accepted_via_button", Tab: p.Tab,
-				Message: "The user has accepted the change."})
+			res.Result, res.Trigger, res.Message = "SAVED", "accepted_via_button", "The user has accepted the change."
 		}
-		return result(diffResult{Success: true, Result: "REJECTED", Trigger: "rejected_via_button", Tab: p.Tab,
-			Message: "The user has rejected the change."})
+		return result(res)
 	})
 }
 
@@ -108,7 +116,7 @@ type selected struct {
 
 // getSelection returns the same as the last notification, or null if nothing is open.
 func (s *Session) getSelection(ctx context.Context, _ *mcp.Call) ([]string, error) {
-	m, ok := s.Feed.Selection(ctx)
+	m, ok := s.Selection(ctx)
 	switch {
 	case !ok:
 		return nil, mcp.ErrUndelivered

@@ -73,25 +73,6 @@ const RootsCapability = "pollux/roots"
 // without a token.
 const Realm = `Bearer realm="pollux"`
 
-// OpenDiffRequest holds the arguments of the openDiff tool. The real CLI sends
-// FilePath with symlinks resolved, and NewContent with LF line endings, even for a
-// file with CRLF; it restores CRLF itself when it writes.
-type OpenDiffRequest struct {
-	FilePath   string `json:"filePath"`
-	NewContent string `json:"newContent"`
-	// Binary, if not empty, says why NewContent cannot go through an editor and
-	// come back unchanged. It is not on the wire.
-	Binary string `json:"-"`
-}
-
-// CloseDiffRequest holds the arguments of the closeDiff tool.
-// SuppressNotification is not in the contract; the real CLI sends it when the
-// user has answered in the terminal.
-type CloseDiffRequest struct {
-	FilePath             string `json:"filePath"`
-	SuppressNotification bool   `json:"suppressNotification,omitempty"`
-}
-
 // DiffAccepted is the payload of ide/diffAccepted. FilePath is the path of the
 // request, byte for byte.
 type DiffAccepted struct {

@@ -3,8 +3,6 @@ package geminiide
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"strings"
 
 	"pollux/internal/companion"
 	"pollux/internal/ide/mcp"
@@ -27,7 +25,7 @@ func (s *Session) tools() []mcp.Tool {
 	return []mcp.Tool{
 		{
 			Name: ToolOpenDiff, Description: "Opens a diff of a proposed change in the editor, where the user edits, accepts or rejects it. " +
-				"Returns at once; the outcome arrives as an ide/diffAccepted or ide/diffRejected notification.",
+				"Returns immediately; the outcome arrives as an ide/diffAccepted or ide/diffRejected notification.",
 			Schema: openDiffSchema, Run: s.openDiff,
 		},
 		{
@@ -38,47 +36,40 @@ func (s *Session) tools() []mcp.Tool {
 }
 
 func (s *Session) openDiff(ctx context.Context, c *mcp.Call) ([]string, error) {
-	req, err := ParseOpenDiff(c.Args)
+	p, err := parseOpenDiff(c.Args)
 	if err != nil {
 		return nil, err
 	}
-	return nil, s.server.cfg.Backend.Propose(ctx, s, companion.Proposal{
-		Path: req.FilePath, Text: req.NewContent, Binary: req.Binary,
-	})
+	return nil, s.server.cfg.Backend.Propose(ctx, s, p)
+}
+
+// parseOpenDiff parses openDiff's arguments. The CLI sends filePath with symlinks resolved, and
+// newContent with LF line endings, even for a file with CRLF; it restores CRLF when it writes.
+func parseOpenDiff(args json.RawMessage) (p companion.Proposal, err error) {
+	var a struct {
+		Path string  `json:"filePath"`
+		Text *string `json:"newContent"`
+	}
+	if err := mcp.DecodeArgs(args, &a); err != nil {
+		return p, err
+	}
+	return mcp.NewProposal(args, "filePath", a.Path, "newContent", a.Text)
 }
 
 func (s *Session) closeDiff(ctx context.Context, c *mcp.Call) ([]string, error) {
-	var req CloseDiffRequest
-	if err := mcp.DecodeArgs(c.Args, &req); err != nil {
+	var a struct {
+		Path string `json:"filePath"`
+		// Answered is not in the contract. The CLI sends it when the user has answered in the
+		// terminal, but not after a hangup or Ctrl-C.
+		Answered bool `json:"suppressNotification"`
+	}
+	if err := mcp.DecodeArgs(c.Args, &a); err != nil {
 		return nil, err
 	}
-	end := s.server.cfg.Backend.Withdraw
-	if !req.SuppressNotification { // after a hangup or Ctrl-C
-		end = s.server.cfg.Backend.Abandon
+	end := s.server.cfg.Backend.Abandon
+	if a.Answered {
+		end = s.server.cfg.Backend.Withdraw
 	}
-	content, err := end(ctx, s, req.FilePath)
+	content, err := end(ctx, s, a.Path)
 	return []string{ClosedContent{Content: content}.Text()}, err
-}
-
-// ParseOpenDiff parses openDiff's arguments. It sets Binary for text that cannot
-// go through an editor and come back unchanged.
-func ParseOpenDiff(args json.RawMessage) (OpenDiffRequest, error) {
-	var raw struct {
-		FilePath   *string `json:"filePath"`
-		NewContent *string `json:"newContent"`
-	}
-	if err := mcp.DecodeArgs(args, &raw); err != nil {
-		return OpenDiffRequest{}, err
-	}
-	switch {
-	case raw.FilePath == nil || *raw.FilePath == "":
-		return OpenDiffRequest{}, errors.New("filePath is missing: pass the file's absolute path")
-	case raw.NewContent == nil:
-		return OpenDiffRequest{}, errors.New("newContent is missing: pass the proposed content of the whole file")
-	case strings.ContainsRune(*raw.FilePath, 0):
-		return OpenDiffRequest{}, errors.New("filePath holds a NUL byte: pass the file's absolute path")
-	}
-	return OpenDiffRequest{
-		FilePath: *raw.FilePath, NewContent: *raw.NewContent, Binary: companion.Unprintable(*raw.NewContent, args),
-	}, nil
 }

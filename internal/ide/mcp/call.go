@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
+	"pollux/internal/companion"
 	"pollux/internal/jsonrpc"
 )
 
@@ -60,6 +62,20 @@ func DecodeArgs(args json.RawMessage, v any) error {
 		return fmt.Errorf("the arguments do not fit: %w", err)
 	}
 	return nil
+}
+
+// NewProposal returns the change that the arguments of a tool propose: path and text, which is nil
+// if it is missing, and the names of these two arguments.
+func NewProposal(args json.RawMessage, pathName, path, textName string, text *string) (p companion.Proposal, err error) {
+	switch {
+	case path == "":
+		return p, fmt.Errorf("%s is missing: pass the file's absolute path", pathName)
+	case strings.ContainsRune(path, 0):
+		return p, fmt.Errorf("%s holds a NUL byte: pass the file's absolute path", pathName)
+	case text == nil:
+		return p, fmt.Errorf("%s is missing: pass the proposed text of the whole file", textName)
+	}
+	return companion.Proposal{Path: path, Text: *text, Binary: companion.Unprintable(*text, args)}, nil
 }
 
 // OnCanceled sets what runs when the agent cancels the call before it is answered. f runs like a

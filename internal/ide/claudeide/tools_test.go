@@ -1,11 +1,11 @@
-package blocking
+package claudeide
 
 import (
 	"strings"
 	"testing"
 )
 
-func FuzzParseProposed(f *testing.F) {
+func FuzzParseOpenDiff(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `null`, `[]`, ``, `{"new_file_path":"/a","new_file_contents":"x","tab_name":"t"}`,
 		`{"new_file_path":"/a","new_file_contents":"\ud800\u0000"}`, `{"new_file_path":5,"new_file_contents":{}}`,
@@ -14,7 +14,7 @@ func FuzzParseProposed(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		p, err := ParseProposed(data, "new_file_path")
+		p, _, err := parseOpenDiff(data)
 		if err != nil {
 			return
 		}
