@@ -47,7 +47,7 @@ func (f *fixture) leave(a *agent) {
 // kill does what a kill of the server's process does to its file: nothing happens to it
 // any more.
 func (f *fixture) kill() {
-	f.stop()
+	f.StopWatch()
 	synctest.Wait()
 }
 

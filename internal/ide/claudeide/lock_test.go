@@ -66,6 +66,8 @@ func encode(t *testing.T, l Lock) string {
 	return string(data)
 }
 
+func (s *Server) lockPath() string { return filepath.Join(s.Dir, strconv.Itoa(s.port)+lockfile.Ext) }
+
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
@@ -151,7 +153,7 @@ func TestLockFile(t *testing.T) {
 		t.Errorf("after SetRoots: %s", got)
 	}
 	s.Unpublish()
-	s.file.Update()
+	s.Update()
 	if err := s.SetRoots([]string{dir}); err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +225,7 @@ func TestPublishWithoutViews(t *testing.T) {
 		t.Error("there is a directory of locks")
 	}
 	b.setShows(true)
-	s.file.Update()
+	s.Update()
 	if !exists(s.lockPath()) {
 		t.Error("there is no lock file")
 	}
@@ -235,7 +237,7 @@ func TestLockOfAnotherWithThePort(t *testing.T) {
 	s, b := publish(t, []string{t.TempDir()}, nil)
 	place(t, s.cfg.Dir, s.port, `{"pid":1,"authToken":"other"}`)
 	b.setShows(false)
-	s.file.Update()
+	s.Update()
 	if !exists(s.lockPath()) {
 		t.Error("update removed it")
 	}
@@ -295,8 +297,8 @@ func TestRival(t *testing.T) {
 			if got := s.folders(t); got != folder {
 				t.Fatal(got)
 			}
-			path := place(t, s.cfg.Dir, tt.port, tt.lock(s.mark.Since))
-			s.file.Update()
+			path := place(t, s.cfg.Dir, tt.port, tt.lock(s.Mark.Since))
+			s.Update()
 			want := folder
 			if tt.yield != "" {
 				want = ""
@@ -309,7 +311,7 @@ func TestRival(t *testing.T) {
 				t.Errorf("the note is %q", s.Note())
 			}
 			os.Remove(path)
-			s.file.Update()
+			s.Update()
 			if got := s.folders(t); got != folder || s.Note() != "" {
 				t.Errorf("after it has gone: folders %q, note %q", got, s.Note())
 			}
@@ -321,12 +323,12 @@ func TestRival(t *testing.T) {
 func TestRivalWithoutViews(t *testing.T) {
 	s, b := publish(t, []string{"/project"}, nil)
 	place(t, s.cfg.Dir, 1, encode(t, Lock{PID: os.Getpid(), WorkspaceFolders: []string{"/project"}}))
-	s.file.Update()
+	s.Update()
 	if s.Note() == "" {
 		t.Fatal("there is no rival")
 	}
 	b.setShows(false)
-	s.file.Update()
+	s.Update()
 	if got := s.Note(); got != "" {
 		t.Error(got)
 	}
@@ -338,14 +340,14 @@ func TestTwoCompanions(t *testing.T) {
 	in := func(c *Config, _ *backend) { c.Dir = dir }
 	first, _ := publish(t, []string{systest.Abs("/project")}, in)
 	second, _ := publish(t, []string{systest.Abs("/project/sub")}, in)
-	second.mark.Since = first.mark.Since + 1
-	second.file.Update()
-	first.file.Update()
+	second.Mark.Since = first.Mark.Since + 1
+	second.Update()
+	first.Update()
 	if a, b := first.folders(t), second.folders(t); a != systest.Abs("/project") || b != "" {
 		t.Errorf("%q, %q", a, b)
 	}
 	first.Unpublish()
-	second.file.Update()
+	second.Update()
 	if got := second.folders(t); got != systest.Abs("/project/sub") {
 		t.Error(got)
 	}

@@ -33,7 +33,6 @@ import (
 	"pollux/internal/ide/blocking"
 	"pollux/internal/ide/lockfile"
 	"pollux/internal/ide/mcp"
-	"pollux/internal/outbox"
 	"pollux/internal/sys/disk"
 	"pollux/internal/sys/sock"
 	"pollux/internal/termtext"
@@ -105,19 +104,15 @@ const (
 // Lock order: the lock of lockfile.File, the companion's lock, Server.mu, Session.mu. The last
 // two are held neither while a method of the Backend runs nor during I/O.
 type Server struct {
+	*lockfile.File
 	cfg      Config
 	http     *gate.Server
 	port     int
 	token    string
 	old      bool // others may know the token: only programs of this user are served
 	mcp      *mcp.Server
-	running  sync.WaitGroup  // watch
-	ctx      context.Context // ends with watch
-	stop     context.CancelFunc
-	check    outbox.Signal // the lock may have to change
+	running  sync.WaitGroup // watch
 	messages blocking.Messages
-	file     lockfile.File
-	mark     *lockfile.Mark
 	state    string    // the file that keeps the endpoint; "" if none does
 	kept     time.Time // when watch wrote or touched it last; zero if it is not there
 
@@ -133,19 +128,18 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{cfg: cfg, token: rand.Text(), check: outbox.NewSignal(), mark: lockfile.NewMark()}
-	s.file.Log, s.file.Agent, s.file.Lock = cfg.Log, "Claude Code", s.lock
+	if cfg.Dir == "" {
+		var err error
+		if cfg.Dir, err = Dir(); err != nil { // other agents may not need it
+			cfg.Log.Warn("Claude Code will not find this companion", "err", err)
+		}
+	}
+	s := &Server{cfg: cfg, token: rand.Text()}
+	s.File = lockfile.New(cfg.Log, "Claude Code", cfg.Dir, s.lock)
 	s.mcp = mcp.New(mcp.Config{
 		Backend: cfg.Backend, Log: cfg.Log, OnPanic: cfg.OnPanic, Title: cfg.Editor.DisplayName, Version: cfg.Version,
 		Names: names, MaxSessions: maxSessions,
 	})
-	if s.cfg.Dir == "" {
-		dir, err := Dir()
-		if err != nil { // other agents may not need it
-			s.cfg.Log.Warn("Claude Code will not find this companion", "err", err)
-		}
-		s.cfg.Dir = dir
-	}
 	if sock.KnowsPeers {
 		s.state = s.statePath()
 	}
@@ -153,7 +147,6 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.http = gate.New(gate.Config{Handler: http.HandlerFunc(s.serveHTTP), Log: cfg.Log, Listeners: []net.Listener{l}})
 	return s, nil
 }
@@ -341,33 +334,21 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		session.Discard()
 		return
 	}
-	s.check.Set()
+	s.Check()
 	go func() { // the HTTP server would catch a panic
 		defer s.cfg.OnPanic.Report()
-		defer s.check.Set()
+		defer s.Check()
 		session.serve(mcp.WebSocket(ws))
 	}()
 }
 
 // Publish writes the lock file, unless it must not be there now: see
-// [Server.ViewsChanged]. A failure is no reason not to start, since the user may not
-// have these agents.
+// [Server.ViewsChanged].
 func (s *Server) Publish(roots, _ []string) error {
-	if s.cfg.Dir == "" {
-		return nil
+	if s.Dir != "" {
+		prune(s.Dir)
+		s.File.Publish(strconv.Itoa(s.port), roots)
 	}
-	prune(s.cfg.Dir)
-	s.file.Publish(s.lockPath(), roots)
-	return nil
-}
-
-func (s *Server) lockPath() string {
-	return filepath.Join(s.cfg.Dir, strconv.Itoa(s.port)+lockfile.Ext)
-}
-
-// SetRoots publishes other workspace roots.
-func (s *Server) SetRoots(roots []string) error {
-	s.file.SetRoots(roots)
 	return nil
 }
 
@@ -381,14 +362,13 @@ func (s *Server) AddEnv(env map[string]string) {
 // ViewsChanged announces that [Backend.Shows] may have changed. While nothing shows
 // changes, the server has no lock file and no sessions: Claude Code shows a change in
 // its terminal only if it is not connected.
-func (s *Server) ViewsChanged() { s.check.Set() }
+func (s *Server) ViewsChanged() { s.Check() }
 
 // watch looks after the lock and the endpoint, and ends the sessions when nothing shows
 // changes.
 func (s *Server) watch() {
 	defer s.cfg.OnPanic.Report()
-	lockfile.Watch(s.ctx, s.check, func() {
-		s.file.Update()
+	s.Watch(func() {
 		s.keep()
 		if !s.cfg.Backend.Shows() {
 			s.endSessions()
@@ -409,17 +389,17 @@ func (s *Server) endSessions() {
 	s.mcp.End(ctx)
 }
 
-// lock implements [lockfile.File].
+// lock returns the lock file, or nil if there must be none: see [lockfile.New].
 func (s *Server) lock(folders []string) any {
-	if !s.cfg.Backend.Shows() || !lockfile.Wanted(s.cfg.Dir, exec.LookPath, ClaudeCommand, OpencodeCommand) {
+	if !s.cfg.Backend.Shows() || !lockfile.Wanted(s.Dir, exec.LookPath, ClaudeCommand, OpencodeCommand) {
 		s.setRival("", false)
 		return nil
 	}
 	lock := Lock{
 		PID: os.Getpid(), WorkspaceFolders: inSpelling(folders, Spelling()), IDEName: ideName(s.cfg.Editor),
-		Transport: transport, RunningInWindows: runtime.GOOS == "windows", AuthToken: s.token, Pollux: s.mark,
+		Transport: transport, RunningInWindows: runtime.GOOS == "windows", AuthToken: s.token, Pollux: s.Mark,
 	}
-	other, yield := rival(s.cfg.Dir, s.port, lock)
+	other, yield := rival(s.Dir, s.port, lock)
 	note := ""
 	if yield {
 		// An agent in a folder that two locks have connects to neither. Without a
@@ -464,14 +444,11 @@ func (s *Server) Note() string {
 	return s.rival + " has the same folder, and Claude Code connects to it: " + advice
 }
 
-// Unpublish removes the lock file.
-func (s *Server) Unpublish() { s.file.Unpublish() }
-
 // Close waits until the agents have the answers to the decided changes, for as long as
 // ctx allows, and ends all sessions. The next server has another port and token: until it
 // listens, another user can.
 func (s *Server) Close(ctx context.Context) error {
-	s.stop()
+	s.StopWatch()
 	s.mcp.Close(ctx)
 	err := s.http.Close(ctx)
 	s.running.Wait()

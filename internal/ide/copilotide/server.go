@@ -14,7 +14,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -23,7 +22,6 @@ import (
 	"pollux/internal/ide/blocking"
 	"pollux/internal/ide/lockfile"
 	"pollux/internal/ide/mcp"
-	"pollux/internal/outbox"
 	"pollux/internal/sys/sock"
 )
 
@@ -64,6 +62,7 @@ const (
 //
 // Lock order: the lock of lockfile.File, then the companion's lock.
 type Server struct {
+	*lockfile.File
 	cfg      Config
 	http     *gate.Server
 	scheme   string // of the address
@@ -71,13 +70,8 @@ type Server struct {
 	nonce    string
 	mcp      *mcp.Server
 	endpoint mcp.Endpoint
-	running  sync.WaitGroup  // watch
-	ctx      context.Context // ends with watch
-	stop     context.CancelFunc
-	check    outbox.Signal // the lock may have to change
+	running  sync.WaitGroup // of Watch
 	messages blocking.Messages
-	file     lockfile.File
-	mark     *lockfile.Mark
 }
 
 // New returns a server that listens on a socket in the user's private directory.
@@ -89,14 +83,13 @@ func New(cfg Config) (*Server, error) {
 		cfg.GoneTimeout = defaultGoneTimeout
 	}
 	if cfg.Dir == "" {
-		dir, err := Dir()
-		if err != nil { // other agents may not need it
+		var err error
+		if cfg.Dir, err = Dir(); err != nil { // other agents may not need it
 			cfg.Log.Warn("Copilot CLI will not find this companion", "err", err)
 		}
-		cfg.Dir = dir
 	}
-	s := &Server{cfg: cfg, nonce: rand.Text(), check: outbox.NewSignal(), mark: lockfile.NewMark()}
-	s.file.Log, s.file.Agent, s.file.Lock = cfg.Log, "Copilot CLI", s.lock
+	s := &Server{cfg: cfg, nonce: rand.Text()}
+	s.File = lockfile.New(cfg.Log, "Copilot CLI", cfg.Dir, s.lock)
 	s.mcp = mcp.New(mcp.Config{
 		Backend: cfg.Backend, Log: cfg.Log, OnPanic: cfg.OnPanic, Title: cfg.Editor.DisplayName, Version: cfg.Version,
 		Names: names, MaxSessions: maxSessions,
@@ -112,7 +105,6 @@ func New(cfg Config) (*Server, error) {
 		own.Listeners, s.scheme, s.address = []net.Listener{l}, kind, address
 	}
 	s.http = gate.New(own)
-	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s, nil
 }
 
@@ -144,24 +136,16 @@ func (s *Server) Serve() {
 	s.http.Serve()
 	s.running.Go(func() {
 		defer s.cfg.OnPanic.Report()
-		lockfile.Watch(s.ctx, s.check, s.file.Update)
+		s.Watch(nil)
 	})
 }
 
-// Publish writes the lock file. A failure is no reason not to start, since the user may
-// not have this agent.
+// Publish writes the lock file.
 func (s *Server) Publish(roots, _ []string) error {
-	if s.cfg.Dir == "" || s.address == "" {
-		return nil
+	if s.Dir != "" && s.address != "" {
+		prune(s.Dir)
+		s.File.Publish(newUUID(), roots)
 	}
-	prune(s.cfg.Dir)
-	s.file.Publish(filepath.Join(s.cfg.Dir, newUUID()+lockfile.Ext), roots)
-	return nil
-}
-
-// SetRoots publishes other workspace roots.
-func (s *Server) SetRoots(roots []string) error {
-	s.file.SetRoots(roots)
 	return nil
 }
 
@@ -177,26 +161,23 @@ func (s *Server) ViewsChanged() {}
 // Note returns nothing.
 func (s *Server) Note() string { return "" }
 
-// lock implements [lockfile.File].
+// lock returns the lock file, or nil if there must be none: see [lockfile.New].
 func (s *Server) lock(folders []string) any {
-	if !lockfile.Wanted(s.cfg.Dir, exec.LookPath, Command) {
+	if !lockfile.Wanted(s.Dir, exec.LookPath, Command) {
 		return nil
 	}
 	trusted := s.cfg.Backend.Context().Trusted
 	return Lock{
 		SocketPath: s.address, Scheme: s.scheme, Headers: map[string]string{"Authorization": scheme + s.nonce},
-		PID: os.Getpid(), IDEName: cmp.Or(s.cfg.Editor.DisplayName, "Pollux"), Timestamp: s.mark.Since,
-		WorkspaceFolders: folders, IsTrusted: trusted != nil && *trusted, Pollux: s.mark,
+		PID: os.Getpid(), IDEName: cmp.Or(s.cfg.Editor.DisplayName, "Pollux"), Timestamp: s.Mark.Since,
+		WorkspaceFolders: folders, IsTrusted: trusted != nil && *trusted, Pollux: s.Mark,
 	}
 }
-
-// Unpublish removes the lock file.
-func (s *Server) Unpublish() { s.file.Unpublish() }
 
 // Close waits until the agents have the answers to the decided changes, for as long as
 // ctx allows, and ends all sessions.
 func (s *Server) Close(ctx context.Context) error {
-	s.stop()
+	s.StopWatch()
 	s.mcp.Close(ctx)
 	err := s.http.Close(ctx)
 	s.running.Wait()

@@ -38,8 +38,8 @@ type Mark struct {
 	Host string `json:"host"`
 }
 
-// NewMark returns the mark of a companion that starts now, in this process.
-func NewMark() *Mark { return &Mark{Since: time.Now().UnixMilli(), Host: Here()} }
+// newMark returns the mark of a companion that starts now, in this process.
+func newMark() *Mark { return &Mark{Since: time.Now().UnixMilli(), Host: Here()} }
 
 // Here returns the Host of this process. Containers may have the name of their host,
 // and machines that share a home have equal namespaces.
@@ -62,15 +62,19 @@ func folders(roots []string) []string {
 	return real
 }
 
-// A File is the lock file of a server. Its methods may be called at any time, from many
-// goroutines. The exported fields are set before.
+// A File is the lock file of a server, which embeds it. Its methods may be called at any time, from
+// many goroutines.
 type File struct {
-	Log *slog.Logger
-	// Agent is the name of the agent that reads the file.
-	Agent string
-	// Lock returns what the file holds, as JSON, for a workspace with those folders; nil if
-	// there must be no file now. One goroutine at a time calls it.
-	Lock func(folders []string) any
+	// Dir is the directory of the file; "" if the user has none.
+	Dir  string
+	Mark *Mark
+
+	log    *slog.Logger
+	agent  string
+	lock   func(folders []string) any
+	check  outbox.Signal   // the file may have to change
+	ctx    context.Context // ends with Watch
+	cancel context.CancelFunc
 
 	mu      sync.Mutex // held while the file changes
 	path    string     // empty until Publish and from Unpublish on
@@ -79,20 +83,31 @@ type File struct {
 	failure string // of the last write; empty if none
 }
 
-// Publish writes the file for a workspace with those roots.
-func (f *File) Publish(path string, roots []string) {
+// New returns the lock file of a server for an agent with that name. lock returns what the file
+// holds, as JSON, for a workspace with those folders; nil if there must be no file now. One
+// goroutine at a time calls it.
+func New(log *slog.Logger, agent, dir string, lock func(folders []string) any) *File {
+	f := &File{Dir: dir, Mark: newMark(), log: log, agent: agent, lock: lock, check: outbox.NewSignal()}
+	f.ctx, f.cancel = context.WithCancel(context.Background())
+	return f
+}
+
+// Publish writes the file for a workspace with those roots. A failure is no reason not to start,
+// since the user may not have the agent.
+func (f *File) Publish(name string, roots []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.path, f.folders = path, folders(roots)
+	f.path, f.folders = filepath.Join(f.Dir, name+Ext), folders(roots)
 	f.updateLocked()
 }
 
 // SetRoots writes the file for a workspace with other roots.
-func (f *File) SetRoots(roots []string) {
+func (f *File) SetRoots(roots []string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.folders = folders(roots)
 	f.updateLocked()
+	return nil
 }
 
 // Update writes or removes the file, while it is published.
@@ -116,7 +131,7 @@ func (f *File) updateLocked() {
 	if f.path == "" {
 		return
 	}
-	lock := f.Lock(f.folders)
+	lock := f.lock(f.folders)
 	if lock == nil {
 		f.removeLocked()
 		return
@@ -126,7 +141,7 @@ func (f *File) updateLocked() {
 		failure = err.Error()
 	}
 	if failure != "" && failure != f.failure {
-		f.Log.Warn("cannot write the lock file: "+f.Agent+" will not find this companion", "err", failure)
+		f.log.Warn("cannot write the lock file: "+f.agent+" will not find this companion", "err", failure)
 	}
 	f.failure = failure
 }
@@ -175,18 +190,28 @@ func Wanted(dir string, lookPath func(string) (string, error), commands ...strin
 	})
 }
 
-// Watch calls update every [CheckInterval], and when check is set, until ctx ends: another
-// program may have deleted the lock, or may have come or gone.
-func Watch(ctx context.Context, check outbox.Signal, update func()) {
+// Check makes [File.Watch] update the file soon. It does not wait.
+func (f *File) Check() { f.check.Set() }
+
+// Watch updates the file every [CheckInterval], and when it may have to change, until
+// [File.StopWatch]: another program may have deleted the lock, or may have come or gone. It calls
+// after, which may be nil, after each update.
+func (f *File) Watch(after func()) {
 	tick := time.NewTicker(CheckInterval)
 	defer tick.Stop()
 	for {
 		select {
-		case <-check:
+		case <-f.check:
 		case <-tick.C:
-		case <-ctx.Done():
+		case <-f.ctx.Done():
 			return
 		}
-		update()
+		f.Update()
+		if after != nil {
+			after()
+		}
 	}
 }
+
+// StopWatch ends [File.Watch]. It does not wait.
+func (f *File) StopWatch() { f.cancel() }

@@ -60,8 +60,7 @@ type httpSession struct {
 	mu     sync.Mutex
 	opened int         // the number of the last stream
 	stream *stream     // nil if none is open
-	gone   *time.Timer // ends the session while no stream is open; nil while one is
-	timer  int         // the number of that timer
+	gone   *time.Timer // ends the session while no stream is open
 }
 
 // A stream is an event stream that the agent has opened.
@@ -81,7 +80,7 @@ func (e *Endpoint) open(r *http.Request) (*httpSession, error) {
 	}
 	s := &httpSession{Session: session, id: rand.Text(), endpoint: e, ready: make(chan *stream), closed: make(chan struct{})}
 	s.setMute(true)
-	s.expectStream(unstreamedTimeout)
+	s.gone = time.AfterFunc(unstreamedTimeout, s.expire)
 	e.mu.Lock()
 	if e.sessions == nil {
 		e.sessions = make(map[string]*httpSession)
@@ -96,9 +95,7 @@ func (e *Endpoint) open(r *http.Request) (*httpSession, error) {
 		e.mu.Unlock()
 		s.wait()
 		close(s.closed)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.stopTimerLocked()
+		s.gone.Stop()
 	}()
 	return s, nil
 }
@@ -117,29 +114,16 @@ func (e *Endpoint) session(id string) *httpSession {
 func (s *httpSession) expectStream(within time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stream != nil || s.Ctx.Err() != nil {
-		return
+	if s.stream == nil && s.Ctx.Err() == nil {
+		s.gone.Reset(within)
 	}
-	s.stopTimerLocked()
-	number := s.timer
-	s.gone = time.AfterFunc(within, func() { s.expire(number) })
 }
 
-// stopTimerLocked stops the timer, even if it has run out and waits for the lock: its number is
-// no longer the current one.
-func (s *httpSession) stopTimerLocked() {
-	if s.gone != nil {
-		s.gone.Stop()
-		s.gone = nil
-	}
-	s.timer++
-}
-
-// expire ends the session if the timer with that number is still the current one.
-func (s *httpSession) expire(number int) {
+// expire ends the session if it has no stream, or the agent has not completed its start.
+func (s *httpSession) expire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.timer == number && (s.stream == nil || !s.isConnected()) {
+	if s.stream == nil || !s.isConnected() {
 		s.End()
 	}
 }
@@ -342,7 +326,7 @@ func (s *httpSession) openStream(st *stream) {
 	s.opened++
 	st.number, s.stream = s.opened, st
 	if s.isConnected() {
-		s.stopTimerLocked()
+		s.gone.Stop()
 	}
 	s.setMute(false)
 }

@@ -373,7 +373,7 @@ func TestHTTPLimits(t *testing.T) {
 // under the lock that guards the stream.
 func TestHTTPStreamThatOpensInTimeStays(t *testing.T) {
 	e := &Endpoint{GoneTimeout: time.Minute}
-	s := &httpSession{Session: &Session{Ctx: t.Context(), connected: true}, endpoint: e}
+	s := &httpSession{Session: &Session{Ctx: t.Context(), connected: true}, endpoint: e, gone: time.NewTimer(time.Hour)}
 	for range 20_000 {
 		newStream := func() *stream { return &stream{cancel: func() {}} }
 		last, next := newStream(), newStream()
@@ -382,17 +382,12 @@ func TestHTTPStreamThatOpensInTimeStays(t *testing.T) {
 		both.Go(func() { s.streamEnded(last) })
 		both.Go(func() { s.openStream(next) })
 		both.Wait()
-		s.mu.Lock()
-		armed := s.gone != nil
-		s.mu.Unlock()
-		if armed {
+		if armed := s.gone.Stop(); armed {
 			t.Fatal("the session will end, although its agent has a stream")
 		}
 		s.streamEnded(next)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.stopTimerLocked()
+	s.gone.Stop()
 }
 
 // The timer ran out at the moment the stream opened.
@@ -404,20 +399,20 @@ func TestHTTPLateTimerEndsNothing(t *testing.T) {
 		}
 		defer session.Discard()
 		session.connected = true
-		s := &httpSession{Session: session.Session, endpoint: &Endpoint{GoneTimeout: time.Minute}}
+		s := &httpSession{Session: session.Session, endpoint: &Endpoint{GoneTimeout: time.Minute}, gone: time.NewTimer(time.Hour)}
+		defer s.gone.Stop()
 		st := &stream{cancel: func() {}}
 		s.openStream(st)
 		s.streamEnded(st)
-		late := s.timer
 		s.openStream(&stream{cancel: func() {}})
-		s.expire(late)
+		s.expire()
 		s.streamEnded(&stream{cancel: func() {}}) // not the open one
-		s.expire(late)
+		s.expire()
 		if s.Ctx.Err() != nil {
 			t.Error("a session with a stream ended")
 		}
 		s.streamEnded(s.stream)
-		s.expire(s.timer)
+		s.expire()
 		if s.Ctx.Err() == nil {
 			t.Error("a session without a stream goes on")
 		}

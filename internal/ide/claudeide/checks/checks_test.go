@@ -278,7 +278,7 @@ func TestOpencode(t *testing.T) {
 		"no companion": {func(*room) {}, []string{"failed companion"}},
 		// The next companion removes its lock.
 		"a companion that was killed": {func(r *room) {
-			r.lock(0, func(l *claudeide.Lock) { l.PID, l.Pollux = deadPID, lockfile.NewMark() })
+			r.lock(0, func(l *claudeide.Lock) { l.PID, l.Pollux = deadPID, &lockfile.Mark{Host: lockfile.Here()} })
 		}, []string{"failed companion", "warning stale"}},
 		"no view": {func(r *room) {
 			r.running = []editor.Running{{Status: editor.Status{Roots: []string{r.project}}}}

@@ -94,7 +94,9 @@ func TestCopilot(t *testing.T) {
 		}, []string{"failed lock"}},
 		// The next companion removes its lock.
 		"a companion that was killed": {func(r *room) {
-			r.lock(http.StatusOK, func(lock map[string]any) { lock["pid"], lock["pollux"] = deadPID, lockfile.NewMark() })
+			r.lock(http.StatusOK, func(lock map[string]any) {
+				lock["pid"], lock["pollux"] = deadPID, &lockfile.Mark{Host: lockfile.Here()}
+			})
 		}, []string{"failed companion"}},
 		"a field is missing": {func(r *room) {
 			r.lock(http.StatusOK, func(lock map[string]any) { delete(lock, "timestamp") })
