@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
@@ -13,6 +14,10 @@ import (
 // After a "No" in the agent's terminal, the journal said that the file holds another text
 // now, as if another program had written it.
 func TestHowAClosedChangeEnded(t *testing.T) {
+	synctest.Test(t, testHowAClosedChangeEnded)
+}
+
+func testHowAClosedChangeEnded(t *testing.T) {
 	c := newBare(t)
 	v := c.view(t)
 	s := c.connect(t, newFakeSession())
@@ -58,11 +63,6 @@ func TestHowAClosedChangeEnded(t *testing.T) {
 // Claude Code writes its own text after a "Yes" in its terminal. What the user had edited was
 // only in the journal, and no view said so.
 func TestYesInTheTerminalWithoutTheEdits(t *testing.T) {
-	c := newBare(t)
-	v := c.view(t)
-	s := c.connect(t, newFakeSession())
-	defer c.Disconnect(s)
-	path := filepath.Join(c.dir, "f")
 	for _, tt := range []struct {
 		name, edited, written string
 		warns                 bool
@@ -73,43 +73,50 @@ func TestYesInTheTerminalWithoutTheEdits(t *testing.T) {
 		{"no", "new, and mine\n", "old\n", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if err := os.WriteFile(path, []byte("old\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if err := c.Propose(t.Context(), s, Proposal{Path: path, Text: "new\n"}); err != nil {
-				t.Fatal(err)
-			}
-			d := receive(t, v.opened)
-			if err := v.Edit(t.Context(), d.ID, tt.edited); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := c.Withdraw(t.Context(), s, path); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(path, []byte(tt.written), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			receive(t, v.closed)
-			c.tasks.wait()
-			if e, err := c.journal.Get(d.ID); err != nil || e.Unwritten != tt.warns {
-				t.Errorf("the journal has %+v, %v", e, err)
-			}
-			if !tt.warns {
-				if len(v.all) > 0 {
-					t.Errorf("a message: %+v", receive(t, v.all))
+			synctest.Test(t, func(t *testing.T) {
+				c := newBare(t)
+				v := c.view(t)
+				s := c.connect(t, newFakeSession())
+				defer c.Disconnect(s)
+				path := filepath.Join(c.dir, "f")
+				if err := os.WriteFile(path, []byte("old\n"), 0o600); err != nil {
+					t.Fatal(err)
 				}
-				return
-			}
-			if m := receive(t, v.all); m.Diff != d.ID || !m.Unwritten || !strings.Contains(m.Text, "without your edits") {
-				t.Errorf("the message is %+v", m)
-			}
-			if res, err := v.Save(t.Context(), editor.DiffAccept{ID: d.ID}); err != nil || res.Status != editor.StatusAccepted {
-				t.Fatalf("%+v, %v", res, err)
-			}
-			if got, err := os.ReadFile(path); err != nil || string(got) != tt.edited {
-				t.Errorf("the file holds %q, %v", got, err)
-			}
-			c.settled(t, v, d, "was written now")
+				if err := c.Propose(t.Context(), s, Proposal{Path: path, Text: "new\n"}); err != nil {
+					t.Fatal(err)
+				}
+				d := receive(t, v.opened)
+				if err := v.Edit(t.Context(), d.ID, tt.edited); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := c.Withdraw(t.Context(), s, path); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(path, []byte(tt.written), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				receive(t, v.closed)
+				c.tasks.wait()
+				if e, err := c.journal.Get(d.ID); err != nil || e.Unwritten != tt.warns {
+					t.Errorf("the journal has %+v, %v", e, err)
+				}
+				if !tt.warns {
+					if len(v.all) > 0 {
+						t.Errorf("a message: %+v", receive(t, v.all))
+					}
+					return
+				}
+				if m := receive(t, v.all); m.Diff != d.ID || !m.Unwritten || !strings.Contains(m.Text, "without your edits") {
+					t.Errorf("the message is %+v", m)
+				}
+				if res, err := v.Save(t.Context(), editor.DiffAccept{ID: d.ID}); err != nil || res.Status != editor.StatusAccepted {
+					t.Fatalf("%+v, %v", res, err)
+				}
+				if got, err := os.ReadFile(path); err != nil || string(got) != tt.edited {
+					t.Errorf("the file holds %q, %v", got, err)
+				}
+				c.settled(t, v, d, "was written now")
+			})
 		})
 	}
 }

@@ -127,7 +127,7 @@ func New(cfg Config) (*Companion, error) {
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.sending, c.stopSend = context.WithCancel(context.Background())
 	c.store = newStore(c.excluded, cfg.MaxFiles, c.contextChanged)
-	c.settler.c, c.settler.state, c.settler.wake = c, stateOf, outbox.NewSignal()
+	c.settler.c, c.settler.state, c.settler.limit, c.settler.wake = c, stateOf, maxFresh, outbox.NewSignal()
 	c.outside = newOutside(c)
 	c.watch = newWatcher(c.store.paths, stateOf, c.fileChanged)
 	c.sweeping.start(func() {

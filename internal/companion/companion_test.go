@@ -27,9 +27,29 @@ import (
 	"pollux/internal/sys/systest"
 )
 
+// TestMain gives all tests one user's directories, so that they can run in parallel.
 func TestMain(m *testing.M) {
 	companion.ShortenClosing()
-	systest.VerifyTestMain(m, goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"))
+	dir, err := os.MkdirTemp("", "companion")
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	if err != nil {
+		panic(err)
+	}
+	for name, keys := range map[string][]string{
+		"tmp": {"TMPDIR", "TMP", "TEMP"}, "home": {"HOME", "USERPROFILE"}, "run": {"POLLUX_RUNTIME_DIR"},
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.Mkdir(path, 0o700); err != nil {
+			panic(err)
+		}
+		for _, key := range keys {
+			os.Setenv(key, path)
+		}
+	}
+	systest.VerifyTestMain(m, goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"),
+		goleak.Cleanup(func(code int) { os.RemoveAll(dir); os.Exit(code) }))
 }
 
 // A world is a companion with its own project and everything around it. The
@@ -47,17 +67,6 @@ func newWorld(t *testing.T, change func(*ide.Config)) *world {
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
-	}
-	for key, set := range map[string]func(dir string){
-		"TMPDIR":             func(dir string) { systest.SetTemp(t, dir) },
-		"HOME":               func(dir string) { systest.SetHome(t, dir) },
-		"POLLUX_RUNTIME_DIR": func(dir string) { t.Setenv("POLLUX_RUNTIME_DIR", dir) },
-	} {
-		dir := filepath.Join(root, strings.ToLower(key[:4]))
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		set(dir)
 	}
 	w := &world{t: t, project: filepath.Join(root, "p"), journal: journal.New(filepath.Join(root, "journal"))}
 	if err := os.Mkdir(w.project, 0o755); err != nil {
@@ -419,6 +428,7 @@ func TestSpellingsOfAPath(t *testing.T) {
 }
 
 func TestSupersededDiffIsNotAnswered(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	c, e := w.connect(), w.attach(true)
 	path := w.file("f", "old\n")
@@ -656,6 +666,7 @@ func TestLateEditsAreKept(t *testing.T) {
 
 // The user accepts while the CLI ends: both finish, and the text is kept.
 func TestAcceptAsTheCLIEnds(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	e := w.attach(true)
 	path := w.file("f", "old\n")
@@ -678,6 +689,7 @@ func TestAcceptAsTheCLIEnds(t *testing.T) {
 // While CLIs connect and leave, the status lists each connected one once and
 // completely.
 func TestStatusWhileConnecting(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	w.connect() // and stays
 	first := w.Status().Clients
@@ -720,6 +732,7 @@ func TestStatusWhileConnecting(t *testing.T) {
 // An editor fails to show a diff after openDiff has succeeded. The CLI must not
 // wait for it.
 func TestLateFailureAnswersTheCLI(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	c, e := w.connect(), w.attach(true)
 	path := w.file("f", "old\n")
@@ -736,9 +749,10 @@ func TestLateFailureAnswersTheCLI(t *testing.T) {
 
 // Both sides write large messages before they read.
 func TestBothWriteAtOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	c, e := w.connect(), w.attach(true)
-	big := strings.Repeat("x", 1<<20) + "\n"
+	big := strings.Repeat("x", 1<<18) + "\n"
 	path := w.file("f", big)
 	for range 5 {
 		if err := c.openDiff(path, big+"new\n"); err != nil {
@@ -789,6 +803,7 @@ func TestDoorErrors(t *testing.T) {
 func TestModel(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, nil)
 			rng := rand.New(rand.NewPCG(seed, 1))
 			e := w.attach(true)
@@ -899,6 +914,7 @@ func TestModel(t *testing.T) {
 // Ctrl-C right after a proposal: closeDiff comes while openDiff still waits for
 // the editor.
 func TestCloseBeforeOpenHasAnswered(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	c, e := w.connect(), w.attach(true)
 	path := w.file("f", "old\n")

@@ -40,6 +40,7 @@ const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocol
 // A plugin that does not read and closes its input has ended. The companion
 // waited for it forever, and so did the CLIs.
 func TestDeafPluginEnds(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	conn := deaf{strings.NewReader(hello), make(chan struct{})}
 	defer close(conn.released)
@@ -65,6 +66,7 @@ func (w *world) pipe() (conn net.Conn, ended <-chan struct{}) {
 // A client that sends requests and does not read is disconnected before the
 // answers use up the memory: 150 proposals of 4 MB took 2.4 GB.
 func TestClientThatDoesNotReadIsGivenUp(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	c := w.connect()
 	conn, ended := w.pipe()
@@ -82,6 +84,7 @@ func TestClientThatDoesNotReadIsGivenUp(t *testing.T) {
 // A slow client receives the changes that are pending when it reads, with their
 // current texts, and none that were answered or replaced in the meantime.
 func TestSlowClientGetsWhatStillWaits(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	c, e := w.connect(), w.attach(true)
 	conn, _ := w.pipe()

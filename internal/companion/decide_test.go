@@ -36,6 +36,7 @@ func (w *world) accepts(e *plugin, d editor.Diff, text string) {
 // A CLI whose user pressed Ctrl-C ignores the accept: the user read "accepted", and
 // no program had written the file.
 func TestAcceptedButNotWritten(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	c, e, other := w.connect(), w.attach(true), w.attach(true)
 	path := w.file("f", "old\n")
@@ -78,6 +79,7 @@ func TestAcceptedButNotWritten(t *testing.T) {
 }
 
 func TestAcceptedAndWritten(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	c, e := w.connect(), w.attach(true)
 	for _, tt := range []struct{ old, proposed, accepted, written string }{
@@ -107,6 +109,7 @@ func TestAcceptedAndWritten(t *testing.T) {
 
 // The user accepts and immediately leaves the editor; the CLI writes meanwhile.
 func TestAcceptAndLeave(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	c, e := w.connect(), w.attach(true)
 	path := w.file("f", "old\n")
@@ -125,6 +128,7 @@ func TestAcceptAndLeave(t *testing.T) {
 // openDiff failed for these files. The CLI then reported an internal bug and
 // dropped the yes that its user gave in the terminal.
 func TestWhatCannotBeDisplayedIsAnsweredInTheTerminal(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	c, e := w.connect(), w.attach(true)
 	big := w.file("big", "")
@@ -205,6 +209,7 @@ func TestWhatCannotBeDisplayedIsAnsweredInTheTerminal(t *testing.T) {
 
 // One view edits while another accepts: the journal has what was accepted.
 func TestJournalHasTheAcceptedText(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	c, e, other := w.connect(), w.attach(true), w.attach(true)
 	path := w.file("f", "old\n")
@@ -229,6 +234,7 @@ func TestJournalHasTheAcceptedText(t *testing.T) {
 // A link that is made between the proposal and the decision does not lead out
 // of the workspace.
 func TestDecisionsStayInTheWorkspace(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *ide.Config) { c.GoneTimeout = 1 })
 	e := w.attach(true)
 	outside := filepath.Join(filepath.Dir(w.project), "outside")
@@ -282,6 +288,7 @@ func TestDecisionsStayInTheWorkspace(t *testing.T) {
 // Two views save the text that a killed CLI left, and only one of them
 // succeeds.
 func TestSavedOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *ide.Config) { c.GoneTimeout = 1 })
 	views := []*plugin{w.attach(true), w.attach(true), w.attach(true), w.attach(true)}
 	path := w.file("f", "old\n")
@@ -316,6 +323,7 @@ func TestSavedOnce(t *testing.T) {
 
 // The first view hangs; the second has the user's last edits.
 func TestAViewThatHangsHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	c, hung, e := w.connect(), w.attach(true), w.attach(true)
 	path := w.file("f", "old\n")
@@ -341,6 +349,7 @@ func TestAViewThatHangsHoldsUpNoOther(t *testing.T) {
 // A plugin that reconnected while its old connection ended was shown the diff,
 // which was then rejected.
 func TestReattachKeepsTheDiff(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	c := w.connect()
 	path := w.file("f", "old\n")

@@ -209,6 +209,7 @@ func TestValidDiagnostics(t *testing.T) {
 }
 
 func TestDiagnosticsBounds(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBare(t)
 		var all []editor.Diagnostic

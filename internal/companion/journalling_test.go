@@ -41,6 +41,7 @@ func (w *world) breakJournal() (repair func()) {
 // A text that could not be written is written at the next event. It used to be
 // marked as kept before the write, so the same text was never written.
 func TestTextIsWrittenLater(t *testing.T) {
+	t.Parallel()
 	for name, next := range map[string]func(t *testing.T, c *cli, e *plugin, d editor.Diff) (text string, state journal.State){
 		"edit": func(t *testing.T, c *cli, e *plugin, d editor.Diff) (string, journal.State) {
 			if err := e.Edit(t.Context(), d.ID, "mine, and more\n"); err != nil {
@@ -204,6 +205,7 @@ func wantEntry(t *testing.T, w *world, d editor.Diff, text string) {
 // A restore, which has only the journal, writes what a save by the agent's rules
 // does.
 func TestRestoreFollowsTheAgentsRules(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *ide.Config) { c.GoneTimeout = 10 * time.Millisecond })
 	e := w.attach(true)
 	for _, tt := range []struct{ old, proposed, saved, want string }{

@@ -204,6 +204,7 @@ func TestOutsideLists(t *testing.T) {
 		}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			p := newFolder(t, true)
 			p.write("x.log", "one\n")
 			p.write(".env", "one\n")
@@ -255,6 +256,7 @@ func TestOutsideAndProposals(t *testing.T) {
 		}, []string{"changed a.txt"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			p := newFolder(t, true)
 			defer p.Disconnect(p.join())
 			p.start()
@@ -383,6 +385,7 @@ func TestOutsideIsAnnounced(t *testing.T) {
 
 // An agent connects: the companion looks at the files without being asked to.
 func TestOutsideLooksWhileAnAgentIsConnected(t *testing.T) {
+	t.Parallel()
 	p := newFolder(t, false)
 	p.write("a.txt", "one\n")
 	p.open("a.txt")
@@ -422,6 +425,7 @@ func TestOutsideRunsNoProgramOfTheRepository(t *testing.T) {
 
 // Neither many files nor large ones cost much.
 func TestOutsideIsLimited(t *testing.T) {
+	t.Parallel()
 	p := newFolder(t, true)
 	p.start()
 	for i := range maxOutsideFiles + 10 {

@@ -63,6 +63,7 @@ func TestHunksOfADiff(t *testing.T) {
 // The editor is notified as soon as its file has been written completely: after
 // an accept, and when a CLI writes without asking.
 func TestFileChanged(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	c, e := w.connect(), w.attach(true)
 	path := w.file("f", "old\n")

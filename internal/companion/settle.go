@@ -43,6 +43,7 @@ const (
 type settler struct {
 	c     *Companion
 	state func(path string) fileState
+	limit int // of the texts of fresh writings, in bytes
 	wake  outbox.Signal
 
 	mu      sync.Mutex // taken last
@@ -90,7 +91,7 @@ func (s *settler) add(w *writing) {
 	bytes, now := 0, time.Now()
 	for _, old := range slices.Backward(s.fresh) {
 		bytes += writingSize + len(old.text) + len(old.diff.proposal.Text) + len(old.diff.original)
-		if bytes > maxFresh && old != w && (old.deadline.IsZero() || old.deadline.After(now)) {
+		if bytes > s.limit && old != w && (old.deadline.IsZero() || old.deadline.After(now)) {
 			old.deadline = now
 		}
 	}

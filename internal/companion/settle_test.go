@@ -62,7 +62,7 @@ func (c *settling) wantSays(t *testing.T, says string) {
 // Each accepted change that its agent never wrote kept its texts, a goroutine and a
 // ticker for ten minutes.
 func TestUnwrittenChangesCostLittle(t *testing.T) {
-	for _, tt := range []struct{ changes, size int }{{200, 10}, {40, 200_000}} {
+	for _, tt := range []struct{ changes, size int }{{200, 10}, {20, 200_000}} {
 		t.Run(fmt.Sprintf("%d of %d bytes", tt.changes, tt.size), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newSettling(t)
@@ -70,7 +70,7 @@ func TestUnwrittenChangesCostLittle(t *testing.T) {
 					old := fmt.Sprint(i, strings.Repeat("o", tt.size))
 					writeFile(t, filepath.Join(c.dir, fmt.Sprint(i)), old)
 					c.accept(t, fmt.Sprint(i), "new"+old, "mine"+old)
-					if i%40 == 0 {
+					if i%40 == 0 || i == tt.changes {
 						c.settle()
 					}
 				}
@@ -110,6 +110,7 @@ func liveHeap() int64 {
 // A late write is noticed in the last files only. The text to compare comes from the
 // journal.
 func TestLateWrites(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newSettling(t)
 		var paths []string
@@ -192,11 +193,13 @@ func TestWhyUnwritten(t *testing.T) {
 
 // An agent that does not read its answers cannot keep any number of texts in memory.
 func TestUndeliveredTextsAreBounded(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newSettling(t)
 		c.s.reads = make(chan bool)
 		defer close(c.s.reads)
-		large := strings.Repeat("x", maxFresh/2)
+		c.settler.limit = 1 << 20
+		large := strings.Repeat("x", c.settler.limit/2)
 		c.accept(t, "a", large, "mine")
 		time.Sleep(lateWrittenTimeout + time.Millisecond)
 		if len(c.view.closed) > 0 {

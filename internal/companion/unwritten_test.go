@@ -52,6 +52,7 @@ func (b *bare) settled(t *testing.T, v *view, d editor.Diff, says string) {
 // The user accepted a change that the agent did not write, and read only which command
 // writes it.
 func TestSaveUnwritten(t *testing.T) {
+	t.Parallel()
 	c := newBare(t)
 	v := c.view(t)
 	s := newFakeSession()
