@@ -89,6 +89,9 @@ func TestYesInTheTerminalWithoutTheEdits(t *testing.T) {
 				if err := v.Edit(t.Context(), d.ID, tt.edited); err != nil {
 					t.Fatal(err)
 				}
+				if _, err := v.Status(t.Context()); err != nil { // now the edit is known
+					t.Fatal(err)
+				}
 				if _, err := c.Withdraw(t.Context(), s, path); err != nil {
 					t.Fatal(err)
 				}

@@ -99,10 +99,9 @@ type Companion struct {
 	cancel   context.CancelCauseFunc
 	tasks    group // what background started
 	settling group // the goroutine of settler
-	sweeping group // the goroutine of sweep
+	loops    group // the goroutines of sweep and outside
 
-	outside   *outside
-	outsiding group // its goroutine
+	outside *outside
 }
 
 // New returns a companion. The caller connects it to agents and editors, and
@@ -130,7 +129,7 @@ func New(cfg Config) (*Companion, error) {
 	c.settler.c, c.settler.state, c.settler.limit, c.settler.wake = c, stateOf, maxFresh, outbox.NewSignal()
 	c.outside = newOutside(c)
 	c.watch = newWatcher(c.store.paths, stateOf, c.fileChanged)
-	c.sweeping.start(func() {
+	c.loops.start(func() {
 		defer c.onPanic()
 		c.sweep()
 	})
@@ -196,8 +195,7 @@ func (c *Companion) Wait() {
 	c.cancel(errStopped)
 	c.attached.Wait()
 	c.settling.wait()
-	c.sweeping.wait()
-	c.outsiding.wait()
+	c.loops.wait()
 	c.tasks.wait()
 	c.journal.Wait()
 }

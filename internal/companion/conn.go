@@ -407,7 +407,7 @@ var errEnded = errors.New("the change was answered before it could be shown")
 func (d *conn) offer(diff *diff, done func(error)) {
 	c, id := diff.companion, diff.id
 	d.out.Put(0, func(ctx context.Context) {
-		view, ok := c.encode(id)
+		view, ok := c.view(id)
 		if !ok {
 			done(errEnded)
 			return

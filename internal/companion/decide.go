@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"pollux/internal/companion/journal"
@@ -100,7 +99,9 @@ func (c *Companion) accept(a editor.DiffAccept) (editor.DiffAcceptResult, error)
 	if err != nil || res.Status != "" {
 		return res, err
 	}
-	w := newWriting(d, a.Content, now.state)
+	w := &writing{
+		id: d.id, target: d.target, session: d.session, diff: d, text: a.Content, since: now.state, seen: now.state,
+	}
 	c.mu.Lock()
 	if err := d.refusesLocked(evAccept); err != nil {
 		c.mu.Unlock()
@@ -160,30 +161,21 @@ func (c *Companion) save(a editor.DiffAccept) (editor.DiffAcceptResult, error) {
 // writeSoon writes a text to the file of a diff, and calls done with the result. A write
 // on a mount that does not answer continues in the background: see within.
 func (c *Companion) writeSoon(d *diff, now file, content string, done func(error)) error {
-	saved := make(chan error)
-	gaveUp := make(chan struct{})
-	go func() {
+	_, err := withinOr(diskTimeout, func() (struct{}, error) {
 		err := c.write(d, now, content)
 		done(err)
-		select {
-		case saved <- err:
-		case <-gaveUp:
-			if err == nil {
-				c.tell("info", d.path()+" is saved now.")
-			} else {
-				c.tell("error", err.Error())
-			}
+		return struct{}{}, err
+	}, func(_ struct{}, err error) {
+		if err == nil {
+			c.tell("info", d.path()+" is saved now.")
+		} else {
+			c.tell("error", err.Error())
 		}
-	}()
-	timeout := time.NewTimer(diskTimeout)
-	defer timeout.Stop()
-	select {
-	case err := <-saved:
-		return err
-	case <-timeout.C:
-		close(gaveUp)
-		return fmt.Errorf("the file is not written yet: %w. Pollux keeps trying", errNoAnswer)
+	})
+	if errors.Is(err, errNoAnswer) {
+		return fmt.Errorf("the file is not written yet: %w. Pollux keeps trying", err)
 	}
+	return err
 }
 
 // write writes the file of a diff. It first saves the old content of the file in the

@@ -3,19 +3,15 @@ package companion
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
-	"weak"
 
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
 	"pollux/internal/hunk"
-	"pollux/internal/jsonrpc"
 )
 
 // A diff is one proposal that waits for the user. Its states are the
@@ -69,39 +65,17 @@ type diff struct {
 	created bool   // it shows a file that did not exist before; never changes
 	content string // the user's text so far
 	editor  *conn  // the client that edited last
-	encoded weak.Pointer[encodedDiff]
 }
 
-// An encodedDiff is a diff as surfaces see it, encoded once for all of them. It is in
-// memory only while it is being written.
-type encodedDiff struct {
-	state   journal.State
-	content string
-	encode  func() json.RawMessage
-}
-
-// encode returns a diff as surfaces see it now. It reports false if the diff has ended.
-func (c *Companion) encode(id string) (json.RawMessage, bool) {
+// view returns a diff as surfaces see it now. It reports false if the diff has ended.
+func (c *Companion) view(id string) (editor.Diff, bool) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	d := c.diffs[id]
 	if d == nil || !d.shown {
-		c.mu.Unlock()
-		return nil, false
+		return editor.Diff{}, false
 	}
-	e := d.encoded.Value()
-	if e == nil || e.state != d.state || e.content != d.content {
-		view := d.viewLocked()
-		e = &encodedDiff{d.state, d.content, sync.OnceValue(func() json.RawMessage {
-			data, err := jsonrpc.Encode(view)
-			if err != nil {
-				panic(err) // strings and numbers
-			}
-			return data
-		})}
-		d.encoded = weak.Make(e)
-	}
-	c.mu.Unlock()
-	return e.encode(), true
+	return d.viewLocked(), true
 }
 
 type event string

@@ -40,7 +40,6 @@ type excluder struct {
 	cost  int
 	// decisions holds each file's decision by the file's path.
 	decisions map[string]decision
-	clock     int64 // counts the uses of files
 }
 
 // Bounds of an excluder. Costs are estimates of memory in bytes.
@@ -49,7 +48,8 @@ const (
 	maxIgnoreFile = 1 << 20
 	// maxDecisionCost bounds the ignore files of one decision: some 20,000 rules.
 	maxDecisionCost = 4 << 20
-	// maxKeptCost and maxKeptFiles bound all ignore files that are kept.
+	// maxKeptCost and maxKeptFiles bound all ignore files that are kept. Beyond them, and
+	// beyond maxDecisions, the excluder starts again with an empty memory.
 	maxKeptCost  = 4 * maxDecisionCost
 	maxKeptFiles = 4096
 	maxDecisions = 4096
@@ -60,21 +60,15 @@ type ignoreSource struct {
 	path string
 	// depth is how many directories below the top of the project its rules begin.
 	depth int
-	state ignoreState
-}
-
-type ignoreState struct {
-	size, modified, changed int64
-	id                      uint64
+	state fileState
 }
 
 type ignoreFile struct {
-	state    ignoreState
+	state    fileState
 	patterns []gitignore.Pattern
 	cost     int
 	// incomplete is set if the file has too many rules; patterns is then empty.
 	incomplete bool
-	used       int64
 }
 
 type decision struct {
@@ -127,14 +121,8 @@ func (x *excluder) match(path string, roots []string) bool {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.decisions == nil {
+	if x.decisions == nil || len(x.decisions) == maxDecisions {
 		x.decisions = make(map[string]decision)
-	}
-	for other := range x.decisions {
-		if len(x.decisions) < maxDecisions {
-			break
-		}
-		delete(x.decisions, other)
 	}
 	x.decisions[path] = decision{hash, excluded}
 	return excluded
@@ -172,9 +160,7 @@ func (x *excluder) sources(top string, parts []string) (sources []ignoreSource, 
 		if err != nil || info == nil {
 			return err
 		}
-		state := ignoreState{size: info.Size(), modified: info.ModTime().UnixNano()}
-		state.changed, state.id = disk.Stamp(info)
-		sources = append(sources, ignoreSource{path, depth, state})
+		sources = append(sources, ignoreSource{path, depth, newFileState(info)})
 		return nil
 	}
 	if config := gitConfigDir(); config != "" {
@@ -287,13 +273,10 @@ func project(path string, roots []string) string {
 func (x *excluder) read(s ignoreSource) (*ignoreFile, error) {
 	x.mu.Lock()
 	f := x.files[s.path]
+	x.mu.Unlock()
 	if f != nil && f.state == s.state {
-		x.clock++
-		f.used = x.clock
-		x.mu.Unlock()
 		return f, nil
 	}
-	x.mu.Unlock()
 	data, err := disk.ReadFile(s.path, maxIgnoreFile)
 	if err != nil && !errors.Is(err, disk.ErrTooLarge) {
 		return nil, err
@@ -304,7 +287,15 @@ func (x *excluder) read(s ignoreSource) (*ignoreFile, error) {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.keepLocked(s.path, f)
+	if old := x.files[s.path]; old != nil {
+		x.cost -= old.cost
+		delete(x.files, s.path)
+	}
+	if x.files == nil || x.cost+f.cost > maxKeptCost || len(x.files) == maxKeptFiles {
+		x.files, x.cost = make(map[string]*ignoreFile), 0
+	}
+	x.files[s.path] = f
+	x.cost += f.cost
 	return f, nil
 }
 
@@ -343,30 +334,6 @@ func (f *ignoreFile) parse(data []byte, key func(string) string) {
 		f.patterns = append(f.patterns, gitignore.ParsePattern(key(line), nil))
 	}
 	f.patterns = slices.Clip(f.patterns)
-}
-
-// keepLocked stores a file and drops the least recently used ones.
-func (x *excluder) keepLocked(path string, f *ignoreFile) {
-	if x.files == nil {
-		x.files = make(map[string]*ignoreFile)
-	}
-	if old := x.files[path]; old != nil {
-		x.cost -= old.cost
-	}
-	x.clock++
-	f.used = x.clock
-	x.files[path] = f
-	x.cost += f.cost
-	for x.cost > maxKeptCost || len(x.files) > maxKeptFiles {
-		oldest := path
-		for p, other := range x.files {
-			if other.used < x.files[oldest].used {
-				oldest = p
-			}
-		}
-		x.cost -= x.files[oldest].cost
-		delete(x.files, oldest)
-	}
 }
 
 // secretNames are patterns of base names; secretDirs are directories whose

@@ -7,14 +7,17 @@ import "sync"
 type group struct {
 	mu   sync.Mutex
 	n    int
-	idle chan struct{} // closed when n is 0; nil if nobody waits
+	idle chan struct{} // closed when n is 0 again
 }
 
 // start runs f on a new goroutine.
 func (g *group) start(f func()) {
 	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.n == 0 {
+		g.idle = make(chan struct{})
+	}
 	g.n++
-	g.mu.Unlock()
 	go func() {
 		defer g.end()
 		f()
@@ -24,10 +27,8 @@ func (g *group) start(f func()) {
 func (g *group) end() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.n--
-	if g.n == 0 && g.idle != nil {
+	if g.n--; g.n == 0 {
 		close(g.idle)
-		g.idle = nil
 	}
 }
 
@@ -35,15 +36,11 @@ func (g *group) end() {
 func (g *group) wait() {
 	for {
 		g.mu.Lock()
-		if g.n == 0 {
-			g.mu.Unlock()
+		n, idle := g.n, g.idle
+		g.mu.Unlock()
+		if n == 0 {
 			return
 		}
-		if g.idle == nil {
-			g.idle = make(chan struct{})
-		}
-		idle := g.idle
-		g.mu.Unlock()
 		<-idle
 	}
 }

@@ -87,7 +87,7 @@ func (o *outside) look(on bool) {
 	o.on, o.started = on, o.started || start
 	o.mu.Unlock()
 	if start {
-		o.c.outsiding.start(func() {
+		o.c.loops.start(func() {
 			defer o.c.onPanic()
 			o.run(o.c.sending)
 		})

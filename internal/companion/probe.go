@@ -1,9 +1,48 @@
 package companion
 
 import (
+	"errors"
 	"sync"
 	"time"
 )
+
+// errNoAnswer reports a disk that did not answer in time.
+var errNoAnswer = errors.New("its file system does not answer")
+
+// diskTimeout bounds one access to a file that a request needs.
+const diskTimeout = 5 * time.Second
+
+// within returns the results of f, or errNoAnswer after d. Then f continues in
+// the background, since a system call on a hung mount cannot be interrupted.
+func within[T any](d time.Duration, f func() (T, error)) (T, error) {
+	return withinOr(d, f, func(T, error) {})
+}
+
+// withinOr is [within], and late receives the results that f returns after d.
+func withinOr[T any](d time.Duration, f func() (T, error), late func(T, error)) (value T, err error) {
+	type result struct {
+		value T
+		err   error
+	}
+	answered, gaveUp := make(chan result), make(chan struct{})
+	go func() {
+		v, err := f()
+		select {
+		case answered <- result{v, err}:
+		case <-gaveUp:
+			late(v, err)
+		}
+	}()
+	timeout := time.NewTimer(d)
+	defer timeout.Stop()
+	select {
+	case r := <-answered:
+		return r.value, r.err
+	case <-timeout.C:
+		close(gaveUp)
+		return value, errNoAnswer
+	}
+}
 
 // A prober asks the file system about paths without waiting long for any of
 // them, since a hung mount answers late or never. It asks only one question at a
@@ -49,34 +88,24 @@ func (p *prober[T]) get(path string, left *budget) (answer T, ok bool) {
 	p.asking[path] = true
 	p.mu.Unlock()
 
-	answered := make(chan T)
-	gaveUp := make(chan struct{})
-	go func() {
-		v := p.ask(path)
-		select {
-		case answered <- v:
-		case <-gaveUp:
+	start := time.Now()
+	answer, err := withinOr(max(time.Duration(*left), probeMinTimeout),
+		func() (T, error) { return p.ask(path), nil },
+		func(answer T, _ error) {
 			p.mu.Lock()
 			delete(p.asking, path)
-			p.answered[path] = v
+			p.answered[path] = answer
 			p.mu.Unlock()
 			if p.late != nil {
 				p.late(path)
 			}
-		}
-	}()
-	start := time.Now()
-	timeout := time.NewTimer(max(time.Duration(*left), probeMinTimeout))
-	defer timeout.Stop()
-	select {
-	case answer = <-answered:
-		p.mu.Lock()
-		delete(p.asking, path)
-		p.mu.Unlock()
-		return answer, true
-	case <-timeout.C:
+		})
+	if err != nil {
 		*left -= budget(time.Since(start))
-		close(gaveUp)
 		return answer, false
 	}
+	p.mu.Lock()
+	delete(p.asking, path)
+	p.mu.Unlock()
+	return answer, true
 }

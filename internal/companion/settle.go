@@ -72,14 +72,6 @@ type writing struct {
 	looked   time.Time // when the last look began
 }
 
-// newWriting returns the writing of a diff that is being accepted. state is the file's.
-func newWriting(d *diff, text string, state fileState) *writing {
-	return &writing{
-		id: d.id, target: d.target, session: d.session, since: state,
-		diff: d, text: text, seen: state,
-	}
-}
-
 // add starts to watch a file.
 func (s *settler) add(w *writing) {
 	s.mu.Lock()

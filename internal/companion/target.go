@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"pollux/internal/paths"
@@ -48,32 +47,6 @@ const absent = "absent"
 func versionOf(data []byte) string {
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])
-}
-
-// errNoAnswer reports a disk that did not answer in time.
-var errNoAnswer = errors.New("its file system does not answer")
-
-// diskTimeout bounds one access to a file that a request needs.
-const diskTimeout = 5 * time.Second
-
-// within returns the results of f, or errNoAnswer after d. Then f continues in
-// the background, since a system call on a hung mount cannot be interrupted.
-func within[T any](d time.Duration, f func() (T, error)) (T, error) {
-	type result struct {
-		value T
-		err   error
-	}
-	c := make(chan result, 1)
-	go func() { v, err := f(); c <- result{v, err} }()
-	timeout := time.NewTimer(d)
-	defer timeout.Stop()
-	select {
-	case r := <-c:
-		return r.value, r.err
-	case <-timeout.C:
-		var none T
-		return none, errNoAnswer
-	}
 }
 
 // cleanPath returns a path of an agent as editors name it: with the separators of the

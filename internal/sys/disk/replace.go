@@ -28,20 +28,16 @@ const TempTTL = time.Minute
 // that a reader sees either the old content or the new one. It does not sync:
 // after a power cut the old content may be back.
 func WriteFile(path string, data []byte) error {
-	return writeFile(path, func(f *os.File) (int, error) { return f.Write(data) })
+	return WriteText(path, Text(data))
 }
 
 // WriteText is [WriteFile] for a text, which it does not copy.
 func WriteText(path, text string) error {
-	return writeFile(path, func(f *os.File) (int, error) { return f.WriteString(text) })
-}
-
-func writeFile(path string, write func(*os.File) (int, error)) error {
 	f, err := CreateTemp(filepath.Dir(path))
 	if err != nil {
 		return err
 	}
-	_, err = write(f)
+	_, err = f.WriteString(text)
 	err = errors.Join(err, f.Close())
 	if err == nil {
 		err = rename(func() error { return os.Rename(f.Name(), path) }, func() error { return nil })

@@ -40,28 +40,23 @@ func StartPiped(cmd *exec.Cmd, streams Streams) (*PipedChild, error) {
 			f.Close()
 		}
 	}()
-	if streams&Stdin != 0 {
-		r, w, err := os.Pipe()
-		if err != nil {
-			return nil, err
+	for stream := Stdin; stream <= Stderr; stream <<= 1 {
+		if streams&stream == 0 {
+			continue
 		}
-		cmd.Stdin, c.Stdin, theirs = r, w, append(theirs, r)
-	}
-	if streams&Stdout != 0 {
 		r, w, err := os.Pipe()
 		if err != nil {
 			c.ClosePipes()
 			return nil, err
 		}
-		cmd.Stdout, c.Stdout, theirs = w, r, append(theirs, w)
-	}
-	if streams&Stderr != 0 {
-		r, w, err := os.Pipe()
-		if err != nil {
-			c.ClosePipes()
-			return nil, err
+		switch stream {
+		case Stdin:
+			cmd.Stdin, c.Stdin, theirs = r, w, append(theirs, r)
+		case Stdout:
+			cmd.Stdout, c.Stdout, theirs = w, r, append(theirs, w)
+		case Stderr:
+			cmd.Stderr, c.Stderr, theirs = w, r, append(theirs, w)
 		}
-		cmd.Stderr, c.Stderr, theirs = w, r, append(theirs, w)
 	}
 	var err error
 	if c.Child, err = StartChild(cmd); err != nil {

@@ -1,7 +1,6 @@
 package proc
 
 import (
-	"bytes"
 	"fmt"
 	"io/fs"
 	"os"
@@ -19,17 +18,7 @@ import (
 )
 
 func lookup(pid int) (Process, error) {
-	dir := "/proc/" + strconv.Itoa(pid)
-	stat, err := os.ReadFile(dir + "/stat")
-	if err != nil {
-		return Process{}, fs.ErrNotExist
-	}
-	// pid (comm) state ppid ...; comm may hold spaces and parentheses.
-	open, end := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')')
-	if open < 0 || end < open {
-		return Process{}, fs.ErrNotExist
-	}
-	fields := strings.Fields(string(stat[end+1:]))
+	name, fields := stat(pid)
 	if len(fields) < 2 {
 		return Process{}, fs.ErrNotExist
 	}
@@ -37,8 +26,7 @@ func lookup(pid int) (Process, error) {
 	if err != nil {
 		return Process{}, err
 	}
-	name := string(stat[open+1 : end])
-	if argv, err := os.ReadFile(dir + "/cmdline"); err == nil && len(argv) > 0 {
+	if argv, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil && len(argv) > 0 {
 		// ps joins the arguments with spaces, and readers split at the first space.
 		first, _, _ := strings.Cut(strings.ReplaceAll(string(argv), "\x00", " "), " ")
 		name = filepath.Base(first)
@@ -129,17 +117,19 @@ func processesIn(name, dir string) (all []StartedProcess) {
 	return all
 }
 
-// statFields returns the fields of /proc/PID/stat after the name, which begin with the
-// third one, the state. The name may hold spaces and parentheses.
-func statFields(pid int) ([]string, error) {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	return strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])), err
+// stat returns the name of a process in /proc/PID/stat, and the fields after it, which
+// begin with the third one, the state. There are none if the process does not exist.
+func stat(pid int) (name string, fields []string) {
+	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, text, _ := strings.Cut(string(data), "(")
+	end := strings.LastIndexByte(text, ')') // the name may hold spaces and parentheses
+	return text[:max(end, 0)], strings.Fields(text[end+1:])
 }
 
 // terminal returns the name of the terminal that controls a process.
 func terminal(pid int) string {
-	fields, err := statFields(pid)
-	if err != nil || len(fields) < 5 {
+	_, fields := stat(pid)
+	if len(fields) < 5 {
 		return ""
 	}
 	number, err := strconv.Atoi(fields[4]) // the 7th field
@@ -171,11 +161,11 @@ func terminalName(device uint64) string {
 }
 
 func ended(pid int) bool {
-	fields, err := statFields(pid)
-	if err != nil {
+	_, fields := stat(pid)
+	if len(fields) == 0 {
 		return !alive(pid)
 	}
-	return len(fields) > 0 && (fields[0] == "Z" || fields[0] == "X")
+	return fields[0] == "Z" || fields[0] == "X"
 }
 
 // clockTicks is how many ticks of /proc/PID/stat a second has, on every architecture
@@ -184,10 +174,7 @@ const clockTicks = 100
 
 // startTicks returns when a process started, in ticks since the boot.
 func startTicks(pid int) (int64, error) {
-	fields, err := statFields(pid)
-	if err != nil {
-		return 0, err
-	}
+	_, fields := stat(pid)
 	if len(fields) < 20 {
 		return 0, fs.ErrNotExist
 	}
