@@ -27,7 +27,7 @@ var allowed = map[string][]string{
 	"pollux/editors":                            {},
 	"pollux/internal/agent":                     {"lazy", "paths", "sys", "termtext", "wall"},
 	"pollux/internal/agent/acp":                 {"agent", "jsonrpc", "lazy"},
-	"pollux/internal/agent/agents":              {"agent", "agent/claude", "agent/codex", "agent/copilot", "agent/custom", "agent/gemini", "agent/oneshot", "agent/opencode", "agent/pool", "agent/queue", "agent/qwen"},
+	"pollux/internal/agent/agents":              {"agent", "agent/claude", "agent/codex", "agent/copilot", "agent/custom", "agent/gemini", "agent/opencode", "agent/pool", "agent/queue", "agent/qwen"},
 	"pollux/internal/agent/checks":              {"agent", "doctor"},
 	"pollux/internal/agent/agenttest":           {"agent", "sys", "sys/systest"},
 	"pollux/internal/agent/claude":              {"agent", "agent/program", "jsonl", "lazy", "paths", "sys"},
@@ -40,7 +40,6 @@ var allowed = map[string][]string{
 	"pollux/internal/agent/gemini/fakecli":      {},
 	"pollux/internal/fakemodel":                 {},
 	"pollux/internal/agent/gemini/settings":     {"agent", "jsontoml", "lazy", "paths", "sys"},
-	"pollux/internal/agent/oneshot":             {"agent", "sys"},
 	"pollux/internal/agent/opencode":            {"agent", "agent/acp", "agent/program", "jsontoml", "paths", "sys"},
 	"pollux/internal/agent/pool":                {"agent", "outbox", "sys"},
 	"pollux/internal/agent/program":             {"agent", "lazy", "npm", "paths", "sys"},
@@ -114,7 +113,7 @@ var ground = []string{"gate", "git", "hunk", "inputline", "jsonl", "jsonrpc", "j
 
 // shared are the packages below agent and ide that name no agent; agent/agents is the
 // table of agents.
-var shared = []string{"agent", "agent/acp", "agent/checks", "agent/oneshot", "agent/pool", "agent/program", "agent/queue", "agent/shared", "agent/shared/checks", "ide/asking", "ide/blocking", "ide/lockfile", "ide/mcp"}
+var shared = []string{"agent", "agent/acp", "agent/checks", "agent/pool", "agent/program", "agent/queue", "agent/shared", "agent/shared/checks", "ide/asking", "ide/blocking", "ide/lockfile", "ide/mcp"}
 
 // brokenRule returns the rule of docs/ARCHITECTURE.md that an import breaks, if
 // it breaks one. Both names are without pollux/internal/.

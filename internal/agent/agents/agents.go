@@ -13,7 +13,6 @@ import (
 	"pollux/internal/agent/copilot"
 	"pollux/internal/agent/custom"
 	"pollux/internal/agent/gemini"
-	"pollux/internal/agent/oneshot"
 	"pollux/internal/agent/opencode"
 	"pollux/internal/agent/pool"
 	"pollux/internal/agent/queue"
@@ -54,18 +53,13 @@ func Names() (names []string) {
 	return names
 }
 
-// Open returns a runner for an agent's requests, with a queue. The caller closes it. An
-// agent that does not support the Agent Client Protocol runs once per request,
-// regardless of opts.Kind.
+// Open returns a runner for an agent's requests, with a queue. The caller closes it.
 func Open(row *agent.Agent, opts agent.Options) (*queue.Runner, error) {
-	once, err := oneshot.New(row, opts)
+	p, err := pool.New(row, opts)
 	if err != nil {
 		return nil, err
 	}
-	if row.OneShot.Command != nil && (opts.Kind == agent.Spawned || row.Warm == nil) {
-		return queue.New(row, once), nil
-	}
-	return queue.New(row, pool.New(row, opts, once, once.TempDir())), nil
+	return queue.New(row, p), nil
 }
 
 // Probe starts a warm process of an agent in dir, creates a session, and ends

@@ -9,12 +9,8 @@ import (
 )
 
 // runAlone answers a request with a process that ends after it. The caller must be one of
-// p.tasks.
-func (p *Pool) runAlone(ctx context.Context, req agent.Request, emit func(agent.Event)) (result agent.Result, err error) {
-	if p.agent.OneShot.Command != nil {
-		return p.fallback.Attempt(ctx, req, emit)
-	}
-	result.Runner = agent.Spawned
+// p.tasks. If over is not nil, it is closed when the process has ended.
+func (p *Pool) runAlone(ctx context.Context, req agent.Request, emit func(agent.Event)) (result agent.Result, over <-chan struct{}, err error) {
 	program, err := p.Check(ctx, req.Source)
 	if err == nil {
 		err = p.fits(req)
@@ -23,27 +19,30 @@ func (p *Pool) runAlone(ctx context.Context, req agent.Request, emit func(agent.
 		err = req.Pace(ctx)
 	}
 	if err != nil {
-		req.Released()
-		return agent.Result{}, err
+		return agent.Result{}, nil, err
 	}
+	if p.agent.OneShot.Command != nil {
+		return p.runOnce(ctx, program, req, emit)
+	}
+	result.Runner = agent.Spawned
 	w := p.newProcess(req.Source, program, key{source: p.agent.SourceKey(req.Source), dir: req.Dir})
 	if err := w.start(ctx, p.temp, p.limits.StartTimeout); err != nil {
-		req.Released()
-		return result, p.startFailure(ctx, req.Source, err)
+		return result, nil, p.startFailure(ctx, req.Source, err)
 	}
+	ended := make(chan struct{})
 	defer p.tasks.Go(func() {
-		defer req.Released()
+		defer close(ended)
 		w.stop()
 		w.cleanUp()
 	})
 	s, err := w.session(ctx)
 	if err != nil {
-		return result, p.mute(w.failure(ctx, err))
+		return result, ended, p.mute(w.failure(ctx, err))
 	}
 	req.Change = nil
 	result, _, err = s.exchange(ctx, req, cmp.Or(req.Replay, req.Prompt), p.idle, emit)
 	result.Runner = agent.Spawned
-	return result, p.mute(err)
+	return result, ended, p.mute(err)
 }
 
 // mute describes [errMute] in terms of the agent.

@@ -45,9 +45,9 @@ var (
 	errMute = errors.New("it does not answer")
 )
 
-// A Pool keeps the processes of an agent running. If none is
-// available, a [Fallback] answers the request or, if the agent has no [agent.OneShot],
-// a process that ends after it.
+// A Pool keeps the processes of an agent running. If none is available, a process for this
+// request alone answers it: one as [agent.OneShot] describes it or, if the agent has none, one
+// that could have stayed.
 //
 // A key identifies a process, and one process runs per key. The source and the
 // workspace are part of the key, so a process never mixes the credentials of two
@@ -61,18 +61,18 @@ var (
 // Lock order: Pool.mu, then process.mu, then attempt.mu. No lock is held during a
 // stat, a read, a write, a call to the agent, or a log message.
 type Pool struct {
-	agent    *agent.Agent
-	fallback Fallback
-	temp     *agent.TempDir
-	limits   agent.Limits
-	idle     time.Duration // how long a request may go without news
-	alone    bool          // each request gets its own process
-	wall     agent.Wall
-	spawn    func(*exec.Cmd) (spawned, error)
-	log      *slog.Logger
-	ctx      context.Context // ends with Close
-	cancel   context.CancelCauseFunc
-	tasks    sync.WaitGroup
+	agent  *agent.Agent
+	temp   *agent.TempDir
+	limits agent.Limits
+	idle   time.Duration // how long a request may go without news
+	most   int64         // the output of a process for one request in bytes, at most
+	alone  bool          // each request gets its own process
+	wall   agent.Wall
+	spawn  func(*exec.Cmd) (spawned, error)
+	log    *slog.Logger
+	ctx    context.Context // ends with Close
+	cancel context.CancelCauseFunc
+	tasks  sync.WaitGroup
 
 	mu       sync.Mutex // guards the fields below, and the fields of processes that say so
 	closed   bool
@@ -81,15 +81,7 @@ type Pool struct {
 	all      map[*process]bool   // the running ones
 	failed   map[string]failures // by process.origin
 	named    map[conversation]*session
-}
-
-// A Fallback answers the requests for which no process is available.
-type Fallback interface {
-	agent.Processes
-	Attempt(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error)
-	// Asking returns the program of a source, without a version, if it is being asked
-	// for its version. Check then takes as long as a start of the program.
-	Asking(context.Context, agent.Source) (program agent.Program, asking bool)
+	lookups  map[string]*lookup // the latest ones, by the key of the source
 }
 
 // A key identifies a process. One process runs per key.
@@ -118,10 +110,24 @@ func (f *failures) add(err error) {
 	f.until = time.Now().Add(delay)
 }
 
-// New returns a pool for an agent with an [agent.Warm]. fallback answers the
-// requests for which no process is available; Close closes it. temp must exist
-// until fallback is closed.
-func New(row *agent.Agent, opts agent.Options, fallback Fallback, temp *agent.TempDir) *Pool {
+// New returns a pool for an agent. It creates the directory for the processes' files, and removes
+// the directories of pools that were killed.
+func New(row *agent.Agent, opts agent.Options) (*Pool, error) {
+	if row.CheckTempDir != nil {
+		if err := row.CheckTempDir(os.TempDir()); err != nil {
+			return nil, err
+		}
+	}
+	temp, err := agent.NewTempDir("bridge")
+	if err != nil {
+		return nil, err
+	}
+	p := newPool(row, opts)
+	p.temp = temp
+	return p, nil
+}
+
+func newPool(row *agent.Agent, opts agent.Options) *Pool {
 	limits := opts.Warm
 	limits.Processes = cmp.Or(limits.Processes, 3)
 	limits.IdleTimeout = cmp.Or(limits.IdleTimeout, 10*time.Minute)
@@ -131,18 +137,13 @@ func New(row *agent.Agent, opts agent.Options, fallback Fallback, temp *agent.Te
 	limits.StartTimeout = cmp.Or(limits.StartTimeout, time.Minute)
 	limits.WaitTimeout = cmp.Or(limits.WaitTimeout, 5*time.Second)
 	p := &Pool{
-		agent: row, fallback: fallback, temp: temp, limits: limits, idle: cmp.Or(opts.IdleTimeout, 5*time.Minute), alone: opts.Kind == agent.Spawned,
+		agent: row, limits: limits, idle: cmp.Or(opts.IdleTimeout, 5*time.Minute), most: maxOutput, alone: opts.Kind == agent.Spawned,
 		wall: opts.Wall, spawn: spawn, log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)),
 		current: make(map[key]*process), starting: make(map[key]*process), all: make(map[*process]bool),
-		failed: make(map[string]failures), named: make(map[conversation]*session),
+		failed: make(map[string]failures), named: make(map[conversation]*session), lookups: make(map[string]*lookup),
 	}
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
 	return p
-}
-
-// Check implements [agent.Runner].
-func (p *Pool) Check(ctx context.Context, from agent.Source) (agent.Program, error) {
-	return p.fallback.Check(ctx, from)
 }
 
 // Close implements [agent.Runner].
@@ -152,7 +153,7 @@ func (p *Pool) Close() error {
 	p.mu.Unlock()
 	p.cancel(agent.ErrClosed)
 	p.tasks.Wait()
-	return p.fallback.Close()
+	return p.temp.Close()
 }
 
 // Forget implements [agent.Runner].
@@ -206,7 +207,7 @@ func (p *Pool) startAhead(from agent.Source, dir string) {
 // takes as long as a start, the process starts meanwhile.
 func (p *Pool) check(ctx context.Context, from agent.Source, k key) (agent.Program, error) {
 	// Change mode depends on the version.
-	if program, asking := p.fallback.Asking(ctx, from); asking && !k.change {
+	if program, asking := p.asking(ctx, from); asking && !k.change {
 		p.startUnchecked(from, program, k)
 	}
 	return p.Check(ctx, from)
@@ -252,6 +253,21 @@ func (p *Pool) Attempt(ctx context.Context, req agent.Request, emit func(agent.E
 	p.tasks.Add(1)
 	p.mu.Unlock()
 	defer p.tasks.Done()
+	result, over, err := p.attempt(ctx, req, emit)
+	if over == nil {
+		req.Released()
+		return result, err
+	}
+	p.tasks.Go(func() {
+		<-over
+		req.Released()
+	})
+	return result, err
+}
+
+// attempt is [Pool.Attempt]. If over is not nil, it is closed when no process works on the
+// request any more.
+func (p *Pool) attempt(ctx context.Context, req agent.Request, emit func(agent.Event)) (result agent.Result, over <-chan struct{}, err error) {
 	if req.Spawn || p.alone {
 		return p.runAlone(ctx, req, emit)
 	}
@@ -263,9 +279,9 @@ func (p *Pool) Attempt(ctx context.Context, req agent.Request, emit func(agent.E
 		emit(ev)
 	}
 	for first := true; ; first = false {
-		result, settled, err := p.warmly(ctx, req, watch)
-		if errors.Is(err, errMute) && settled != nil { // in a step before the prompt
-			<-settled
+		result, over, err := p.warmly(ctx, req, watch)
+		if errors.Is(err, errMute) && over != nil { // in a step before the prompt
+			<-over
 			err = errCold
 		}
 		if err != nil && ctx.Err() == nil && p.ctx.Err() != nil { // its processes end
@@ -282,22 +298,16 @@ func (p *Pool) Attempt(ctx context.Context, req agent.Request, emit func(agent.E
 			p.log.Warn("a warm process ended during a request: trying again", "error", err)
 			continue
 		}
-		p.tasks.Go(func() {
-			if settled != nil {
-				<-settled
-			}
-			req.Released()
-		})
-		if settled != nil {
+		if over != nil {
 			result.Runner, result.Changed = agent.Warmed, req.Change != nil
 		}
-		return result, err
+		return result, over, err
 	}
 }
 
-// warmly asks a process that stays. If settled is not nil, it is closed when no process
+// warmly asks a process that stays. If over is not nil, it is closed when no process
 // works on the request any more.
-func (p *Pool) warmly(ctx context.Context, req agent.Request, emit func(agent.Event)) (result agent.Result, settled <-chan struct{}, err error) {
+func (p *Pool) warmly(ctx context.Context, req agent.Request, emit func(agent.Event)) (result agent.Result, over <-chan struct{}, err error) {
 	k := key{source: p.agent.SourceKey(req.Source), dir: req.Dir, change: req.Change != nil}
 	program, err := p.check(ctx, req.Source, k)
 	if err == nil {

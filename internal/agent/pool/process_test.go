@@ -114,7 +114,7 @@ func TestRequestWaitsForOnePreparation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := idleProcess()
 		c := newCreator(t, w)
-		p := New(new(agent.Agent), agent.Options{}, nil, nil)
+		p := newPool(new(agent.Agent), agent.Options{})
 		defer p.cancel(nil)
 		w.demand = maxPrepared
 		for range maxPrepared {
@@ -166,7 +166,7 @@ func TestPreparedDuring(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := idleProcess()
 				c := newCreator(t, w)
-				p := New(new(agent.Agent), agent.Options{}, nil, nil)
+				p := newPool(new(agent.Agent), agent.Options{})
 				defer p.cancel(nil)
 				w.running, w.demand = 1, test.waited
 				for range test.prepared {
@@ -191,7 +191,7 @@ func TestRetiredProcessPreparesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := idleProcess()
 		c := newCreator(t, w)
-		p := New(new(agent.Agent), agent.Options{}, nil, nil)
+		p := newPool(new(agent.Agent), agent.Options{})
 		defer p.cancel(nil)
 		w.running, w.retired = 1, true
 		p.tasks.Go(func() { p.prepareDuring(t.Context(), w) })
@@ -205,24 +205,17 @@ func TestRetiredProcessPreparesNothing(t *testing.T) {
 	})
 }
 
-// A checker is a fallback that is only used for its check.
-type checker struct{ Fallback }
-
-func (checker) Asking(context.Context, agent.Source) (agent.Program, bool) {
-	return agent.Program{}, false
-}
-
-func (checker) Check(context.Context, agent.Source) (agent.Program, error) {
-	return agent.Program{Path: "/none", Version: "1.0.0"}, nil
-}
-
 // idlePool returns a pool for one process of an agent that does not exist.
 func idlePool() *Pool {
 	row := &agent.Agent{
 		Environment: func(agent.Env) []string { return nil },
-		Warm:        &agent.Warm{Inputs: func(agent.Source, agent.Program, string) []string { return nil }},
+		Locate: func(agent.Source) (agent.Program, error) {
+			return agent.Program{Path: "/none", Version: "1.0.0"}, nil
+		},
+		ReadOnly: func(agent.Source, agent.Program) error { return nil },
+		Warm:     &agent.Warm{Inputs: func(agent.Source, agent.Program, string) []string { return nil }},
 	}
-	return New(row, agent.Options{Warm: agent.Limits{Processes: 1}}, checker{}, nil)
+	return newPool(row, agent.Options{Warm: agent.Limits{Processes: 1}})
 }
 
 // A start ahead ends no other process. A request does.

@@ -21,7 +21,6 @@ import (
 	"time"
 
 	"pollux/internal/agent"
-	"pollux/internal/agent/oneshot"
 	"pollux/internal/agent/queue"
 	"pollux/internal/agent/shared"
 	"pollux/internal/sys/systest"
@@ -389,11 +388,10 @@ func (c *crowd) startPool() {
 func (c *crowd) open(name string) (*queue.Runner, agent.Source, error) {
 	row := crowdRow(name)
 	opts := agent.Options{Warm: agent.Limits{IdleTimeout: crowdIdle / 2, Sessions: 12}}
-	once, err := oneshot.New(row, opts)
+	p, err := New(row, opts)
 	if err != nil {
 		return nil, agent.Source{}, err
 	}
-	p := New(row, opts, once, once.TempDir())
 	p.spawn = func(cmd *exec.Cmd) (spawned, error) {
 		child := &fakeChild{crowd: c, agent: name, account: agent.Env(cmd.Env).Get("KEY"), done: make(chan struct{})}
 		c.mu.Lock()

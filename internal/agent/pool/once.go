@@ -1,6 +1,7 @@
-package oneshot
+package pool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,9 +16,27 @@ import (
 	"pollux/internal/sys/proc"
 )
 
-// A run is one process and its output. One goroutine uses it at a time.
+const (
+	// maxOutput limits the total output of a run, which goes to the disk.
+	maxOutput = 256 << 20
+	// exitTimeout is how long a process may take to end after its result. The
+	// answer then waits no longer.
+	exitTimeout = 3 * time.Second
+	// readInterval is the time between two reads of the output. It is short
+	// compared with the model's time, and long enough to cost nothing.
+	readInterval = 10 * time.Millisecond
+)
+
+// A run is one process for one request, and its output. One goroutine uses it at a time.
+//
+// The prompt goes to the process's standard input, never to its arguments, which
+// every user of the machine can read. Its output goes to files, which the run
+// reads while they grow. A pipe would lose the end of a long answer, because
+// agents exit before their output has been read. Also, processes that an agent
+// leaves behind would keep a pipe open. The files are in the run's directory,
+// together with the agent's temporary files, and are removed with it.
 type run struct {
-	r    *Runner
+	p    *Pool
 	req  agent.Request
 	emit func(agent.Event)
 
@@ -38,14 +57,28 @@ type run struct {
 	looping    bool // it repeats a web search, if it searches
 }
 
-func newRun(r *Runner, req agent.Request, emit func(agent.Event)) *run {
-	if req.Replay != "" {
-		req.Prompt = req.Replay
+// runOnce answers a request with a process that exits after its answer. The caller must be one
+// of p.tasks. over is closed when the process has ended.
+func (p *Pool) runOnce(ctx context.Context, program agent.Program, req agent.Request, emit func(agent.Event)) (result agent.Result, over <-chan struct{}, err error) {
+	run := &run{p: p, req: req, emit: emit, monitor: p.agent.OneShot.Monitor(req.Source.Env)}
+	run.req.Prompt = cmp.Or(req.Replay, req.Prompt)
+	run.transcript = agent.NewTranscript(p.agent, req.Source.Env, false, run.send)
+	run.parser = p.agent.OneShot.Parser(run.transcript)
+	ended := make(chan struct{})
+	defer p.tasks.Go(func() {
+		defer close(ended)
+		run.end()
+	})
+	if err := run.start(program); err != nil {
+		return agent.Result{}, ended, err
 	}
-	run := &run{r: r, req: req, emit: emit, monitor: r.agent.OneShot.Monitor(req.Source.Env)}
-	run.transcript = agent.NewTranscript(r.agent, req.Source.Env, false, run.send)
-	run.parser = r.agent.OneShot.Parser(run.transcript)
-	return run
+	result, err = run.follow(ctx)
+	run.flush()
+	result.Runner = agent.Spawned
+	if run.unescape {
+		result.Answer, result.Narration = p.agent.Unescape(result.Answer), p.agent.Unescape(result.Narration)
+	}
+	return result, ended, err
 }
 
 // send emits an event, without the escapes in the model's text. Escapes start with a
@@ -56,7 +89,7 @@ func (run *run) send(ev agent.Event) {
 		whole := strings.TrimRight(text, `\`)
 		run.held = text[len(whole):]
 		if whole != "" {
-			run.emit(agent.Text{Text: run.r.agent.Unescape(whole)})
+			run.emit(agent.Text{Text: run.p.agent.Unescape(whole)})
 		}
 		return
 	}
@@ -72,12 +105,8 @@ func (run *run) flush() {
 	}
 }
 
-func (run *run) start(ctx context.Context) error {
-	row := run.r.agent
-	program, err := run.r.Check(ctx, run.req.Source)
-	if err != nil {
-		return err
-	}
+func (run *run) start(program agent.Program) (err error) {
+	row := run.p.agent
 	prompt := row.OneShot.Prompt(run.req.Prompt, run.req.Images)
 	// The model quotes the escapes of the prompt. If the prompt itself contains
 	// some, the two cannot be distinguished.
@@ -85,7 +114,7 @@ func (run *run) start(ctx context.Context) error {
 	if len(prompt) > row.MaxPrompt {
 		return row.Error(agent.TooLong, fmt.Sprintf("%d bytes; %s accepts %d", len(prompt), row.DisplayName, row.MaxPrompt))
 	}
-	if run.dir, err = run.r.temp.Make("run-"); err != nil {
+	if run.dir, err = run.p.temp.Make("run-"); err != nil {
 		return run.noRoom(err)
 	}
 	launch := agent.Launch{Dir: run.req.Dir, TempDir: run.dir, Model: run.req.Model, Env: run.req.Source.Env}
@@ -93,7 +122,7 @@ func (run *run) start(ctx context.Context) error {
 	if err != nil {
 		return run.noRoom(err)
 	}
-	cmd, err := run.r.wall.Cmd(row, command, program, launch)
+	cmd, err := run.p.wall.Cmd(row, command, program, launch)
 	if err != nil {
 		return err
 	}
@@ -142,7 +171,7 @@ func (run *run) start(ctx context.Context) error {
 }
 
 func (run *run) noRoom(err error) error {
-	return fmt.Errorf("no room for a run (%w): check the disk of %s", err, run.r.temp.Path)
+	return fmt.Errorf("no room for a run (%w): check the disk of %s", err, run.p.temp.Path)
 }
 
 // follow reads the output until the process has ended, the context has ended, or
@@ -173,8 +202,8 @@ func (run *run) follow(ctx context.Context) (agent.Result, error) {
 		case !ended.IsZero() && now.Sub(ended) > exitTimeout:
 			exited = true // nothing after the result matters
 			continue
-		case now.Sub(last) > run.r.idle:
-			fault = run.error(agent.Stalled, fmt.Sprintf("no output for %s", run.r.idle))
+		case now.Sub(last) > run.p.idle:
+			fault = run.error(agent.Stalled, fmt.Sprintf("no output for %s", run.p.idle))
 		default:
 			if longest, _ := run.transcript.Searching(now); longest > searchTimeout {
 				fault = run.error(agent.Stalled, fmt.Sprintf("a web search had no answer for %s", searchTimeout))
@@ -190,8 +219,8 @@ func (run *run) follow(ctx context.Context) (agent.Result, error) {
 			run.read()
 			run.parser.Finish(nil)
 			return run.transcript.Result(), context.Cause(ctx)
-		case <-run.r.ctx.Done():
-			return run.transcript.Result(), context.Cause(run.r.ctx)
+		case <-run.p.ctx.Done():
+			return run.transcript.Result(), context.Cause(run.p.ctx)
 		case <-look.C:
 		}
 	}
@@ -200,7 +229,7 @@ func (run *run) follow(ctx context.Context) (agent.Result, error) {
 }
 
 func (run *run) error(kind agent.Kind, message string) *agent.Error {
-	return run.r.agent.Error(kind, message)
+	return run.p.agent.Error(kind, message)
 }
 
 // fault returns an error if the output shows that the run must end.
@@ -213,8 +242,8 @@ func (run *run) fault() *agent.Error {
 		return run.error(agent.Strayed, run.transcript.Strayed())
 	case searching && run.looping:
 		return run.error(agent.SearchQuota, "")
-	case run.printed > run.r.most:
-		return run.error(agent.TooMuchOutput, fmt.Sprintf("over %d MiB", run.r.most>>20))
+	case run.printed > run.p.most:
+		return run.error(agent.TooMuchOutput, fmt.Sprintf("over %d MiB", run.p.most>>20))
 	}
 	return nil
 }
@@ -240,11 +269,11 @@ func (run *run) conclude() (agent.Result, error) {
 		if result.Narration != "" {
 			message = "it ended after a tool use"
 		}
-		return result, run.error(agent.Empty, run.r.agent.Tidy(run.req.Source.Env, message))
+		return result, run.error(agent.Empty, run.p.agent.Tidy(run.req.Source.Env, message))
 	case exit == 0 && !outcome.Ended && outcome.Message == "":
 		return result, run.error(agent.Crashed, "it printed no result")
 	}
-	return result, run.r.agent.OneShot.Failure(run.req.Source.Env, exit, outcome.Message, string(run.errText))
+	return result, run.p.agent.OneShot.Failure(run.req.Source.Env, exit, outcome.Message, string(run.errText))
 }
 
 // read reads the output since the last call.
@@ -257,7 +286,7 @@ func (run *run) read() (int, error) {
 		f *os.File
 		w io.Writer
 	}{{run.stderr, errWriter{run}}, {run.stdout, run.parser}} {
-		for run.printed <= run.r.most {
+		for run.printed <= run.p.most {
 			n, err := stream.f.Read(run.buf)
 			total += n
 			run.printed += int64(n)
@@ -307,7 +336,7 @@ func (run *run) end() {
 	}
 	if run.dir != "" {
 		if err := os.RemoveAll(run.dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			run.r.log.Warn("the files of a run could not be removed", "error", err)
+			run.p.log.Warn("the files of a run could not be removed", "error", err)
 		}
 	}
 }

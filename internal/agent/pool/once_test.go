@@ -1,4 +1,4 @@
-package oneshot
+package pool
 
 import (
 	"context"
@@ -21,14 +21,8 @@ import (
 	"pollux/internal/sys/systest"
 )
 
-func TestMain(m *testing.M) {
-	agenttest.Main()
-	fakecli.Main()
-	systest.VerifyTestMain(m)
-}
-
-// once is a runner whose requests have one attempt each.
-type once struct{ *Runner }
+// once is a pool whose requests have one attempt each.
+type once struct{ *Pool }
 
 func (o once) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
 	if req.Released == nil {
@@ -38,10 +32,10 @@ func (o once) Run(ctx context.Context, req agent.Request, emit func(agent.Event)
 	return o.Attempt(ctx, req, emit)
 }
 
-// A box is a bench with a one-shot runner of fake CLIs.
+// A box is a bench with a pool that starts a fake CLI for each request.
 type box struct {
 	*agenttest.Bench
-	runner *Runner
+	pool *Pool
 }
 
 func newBox(t *testing.T, change func(*agent.Options)) *box {
@@ -51,15 +45,15 @@ func newBox(t *testing.T, change func(*agent.Options)) *box {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var opts agent.Options
+	opts := agent.Options{Kind: agent.Spawned}
 	if change != nil {
 		change(&opts)
 	}
-	r, err := New(gemini.Agent(), opts)
+	p, err := New(gemini.Agent(), opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &box{agenttest.NewBench(t, t.TempDir(), agent.Source{Command: cli}, once{r}), r}
+	return &box{agenttest.NewBench(t, t.TempDir(), agent.Source{Command: cli}, once{p}), p}
 }
 
 // run asks for a fake by name.
@@ -102,13 +96,13 @@ func TestNarrationIsNotTheAnswer(t *testing.T) {
 // of Pollux, with all secrets in it.
 func TestEnvironmentIsRequired(t *testing.T) {
 	b := newBox(t, nil)
-	row := *b.runner.agent
+	row := *b.pool.agent
 	row.OneShot.Command = func(l agent.Launch) (agent.Command, error) {
 		c, err := gemini.Agent().OneShot.Command(l)
 		c.Env = nil
 		return c, err
 	}
-	b.runner.agent = &row
+	b.pool.agent = &row
 	if r, err := b.run(t.Context(), "fake:env"); err == nil || !strings.Contains(err.Error(), "no environment") {
 		t.Errorf("got %+v, %v", r, err)
 	}
@@ -273,7 +267,7 @@ func TestOutputIsBounded(t *testing.T) {
 	if err != nil || !r.Truncated || len(r.Answer) != agent.MaxAnswer {
 		t.Errorf("%d bytes, truncated %v, %v", len(r.Answer), r.Truncated, err)
 	}
-	b.runner.most = 8 << 20
+	b.pool.most = 8 << 20
 	if r, err := b.run(t.Context(), "fake:flood=7"); err != nil || r.Answer != "after the flood" {
 		t.Errorf("got %q, %v", r.Answer, err)
 	}
@@ -360,7 +354,7 @@ func TestSearchWithoutEndIsEnded(t *testing.T) {
 // A cleaner of temporary files may remove the directory.
 func TestRemovedDirectoryIsMadeAgain(t *testing.T) {
 	b := newBox(t, nil)
-	if err := os.RemoveAll(b.runner.temp.Path); err != nil && runtime.GOOS != "windows" { // where the lock stays
+	if err := os.RemoveAll(b.pool.temp.Path); err != nil && runtime.GOOS != "windows" { // where the lock stays
 		t.Fatal(err)
 	}
 	if _, err := b.run(t.Context(), "fake:echo"); err != nil {
@@ -383,7 +377,7 @@ func TestVersionIsAsked(t *testing.T) {
 	agenttest.WantKind(t, err, agent.NoVersion, "--version")
 	_, err = b.Check(t.Context(), b.Source)
 	agenttest.WantKind(t, err, agent.NoVersion)
-	for _, l := range b.runner.lookups {
+	for _, l := range b.pool.lookups {
 		l.at = l.at.Add(-versionInterval)
 	}
 	if cli, err := b.Check(t.Context(), b.Source); err != nil || cli.Version != "0.50.2" {
@@ -447,7 +441,7 @@ func TestLookupsOfSources(t *testing.T) {
 		check(i)
 		check(0) // stays in use
 	}
-	if n := len(b.runner.lookups); n != maxLookups {
+	if n := len(b.pool.lookups); n != maxLookups {
 		t.Errorf("%d lookups are kept", n)
 	}
 	before := asked()
