@@ -227,7 +227,7 @@ type OneShot struct {
 type Parser interface {
 	io.Writer
 	// Finish is called once, after the last output.
-	Finish(stderr []byte)
+	Finish()
 	// Outcome returns how the run ended, according to the agent.
 	Outcome() Outcome
 }

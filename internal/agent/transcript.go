@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -125,6 +126,28 @@ func (t *Transcript) Searching(now time.Time) (longest time.Duration, running bo
 		}
 	}
 	return longest, running
+}
+
+// searchTimeout is how long a web search may take.
+const searchTimeout = 60 * time.Second
+
+// Fault returns an error if the run must end: the agent used a tool that is denied, repeats a
+// web search, waits too long for one, or has said nothing for longer than idle. looping says that
+// it repeats a search, if one is running. news is when something last arrived.
+func (t *Transcript) Fault(looping bool, news time.Time, idle time.Duration) *Error {
+	now := time.Now()
+	longest, searching := t.Searching(now)
+	switch {
+	case t.strayed != "":
+		return t.agent.Error(Strayed, t.strayed)
+	case looping && searching:
+		return t.agent.Error(SearchQuota, "")
+	case longest > searchTimeout:
+		return t.agent.Error(Stalled, fmt.Sprintf("a web search had no answer for %s", searchTimeout))
+	case now.Sub(news) > idle:
+		return t.agent.Error(Stalled, fmt.Sprintf("no output for %s", idle))
+	}
+	return nil
 }
 
 // SetModel records the requested model.

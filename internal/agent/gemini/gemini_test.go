@@ -246,7 +246,6 @@ func newTranscript() *agent.Transcript {
 func FuzzTranscript(f *testing.F) {
 	f.Add([]byte(`{"type":"init"}`+"\n"+`{"type":"message","role":"assistant","content":"a","delta":true}`+"\n"+`{"type":"result","status":"success","stats":{"models":{"m":{}}}}`+"\n"), 3)
 	f.Add([]byte(`{"type":"tool_use","tool_id":"1","tool_name":"x","parameters":{"query":"ü"}}`+"\r\n\n{\n"), 1)
-	f.Add([]byte(`{"response":"x","stats":{}}`), 7)
 	f.Add([]byte(`{"type":"message","role":"assistant","content":"Grüße 🌍"}`), 1)
 	f.Fuzz(func(t *testing.T, data []byte, size int) {
 		read := func(size int) (agent.Result, string) {
@@ -255,7 +254,7 @@ func FuzzTranscript(f *testing.F) {
 			for piece := range slices.Chunk(data, size) {
 				p.Write(piece)
 			}
-			p.Finish(nil)
+			p.Finish()
 			return tr.Result(), p.status + p.message
 		}
 		whole, s1 := read(len(data) + 1)

@@ -13,12 +13,8 @@ import (
 	"pollux/internal/agent"
 )
 
-const (
-	// maxLine limits a line of the CLI's output. Longer lines are cut.
-	maxLine = 16 << 20
-	// maxLegacy limits other output, which may be JSON from an older CLI.
-	maxLegacy = agent.MaxAnswer * 2
-)
+// maxLine limits a line of the CLI's output. Longer lines are cut.
+const maxLine = 16 << 20
 
 // A wireEvent is a line of --output-format stream-json.
 type wireEvent struct {
@@ -47,14 +43,6 @@ type wireStats struct {
 	Cached int `json:"cached"`
 	Models map[string]struct {
 		Output int `json:"output_tokens"`
-		Total  int `json:"total_tokens"`
-		// in the older JSON format
-		Tokens struct {
-			Prompt     int `json:"prompt"`
-			Candidates int `json:"candidates"`
-			Total      int `json:"total"`
-			Cached     int `json:"cached"`
-		} `json:"tokens"`
 	} `json:"models"`
 }
 
@@ -66,11 +54,9 @@ type parser struct {
 	line    []byte // the start of an unfinished line
 	cutLine bool   // the unfinished line is longer than maxLine
 
-	streaming bool // the output is a stream
-	ended     bool // the result event has arrived
-	status    string
-	message   string // from the error and result events
-	legacy    []byte
+	ended   bool // the result event has arrived
+	status  string
+	message string // from the error and result events
 }
 
 // Outcome implements [agent.Parser].
@@ -141,24 +127,12 @@ func salvage(line []byte) []byte {
 	return append(line[:cut:cut], `"}`...)
 }
 
+// readLine handles a line. The CLI also prints lines that are not events.
 func (p *parser) readLine(line []byte) {
-	line = bytes.TrimSpace(line)
-	if len(line) == 0 {
-		return
-	}
 	var ev wireEvent
-	if line[0] != '{' || json.Unmarshal(line, &ev) != nil || !p.apply(&ev) {
-		// Other lines matter only if the output is not a stream.
-		if !p.streaming && len(p.legacy)+len(line) < maxLegacy {
-			p.legacy = append(append(p.legacy, line...), '\n')
-		}
+	if json.Unmarshal(line, &ev) != nil {
 		return
 	}
-	p.streaming, p.legacy = true, nil
-}
-
-// apply handles an event and reports whether it belongs to the stream.
-func (p *parser) apply(ev *wireEvent) bool {
 	switch ev.Type {
 	case "init":
 		p.t.SetModel(ev.Model) // the requested model; the statistics at the end may name others
@@ -191,10 +165,7 @@ func (p *parser) apply(ev *wireEvent) bool {
 			}
 		}
 		p.count(ev.Stats)
-	default:
-		return false
 	}
-	return true
 }
 
 // count records the statistics.
@@ -205,15 +176,8 @@ func (p *parser) count(s *wireStats) {
 	tokens := agent.Tokens{Input: s.Input, Output: s.Output, Cached: s.Cached, Total: s.Total}
 	model, most := "", -1
 	for name, m := range s.Models {
-		out := max(m.Output, m.Tokens.Candidates)
-		if out > most || out == most && name < model {
-			model, most = name, out
-		}
-		if s.Total == 0 {
-			tokens.Input += m.Tokens.Prompt
-			tokens.Output += m.Tokens.Candidates
-			tokens.Cached += m.Tokens.Cached
-			tokens.Total += m.Tokens.Total
+		if m.Output > most || m.Output == most && name < model {
+			model, most = name, m.Output
 		}
 	}
 	p.t.SetUsage(model, tokens)
@@ -221,42 +185,7 @@ func (p *parser) count(s *wireStats) {
 }
 
 // Finish implements [agent.Parser].
-func (p *parser) Finish(stderr []byte) {
-	p.flush()
-	if p.streaming {
-		return
-	}
-	// An older CLI prints a single JSON value at the end, on standard error if
-	// it fails.
-	for _, out := range [][]byte{p.legacy, stderr} {
-		i := bytes.IndexByte(out, '{')
-		if i < 0 {
-			continue
-		}
-		var v struct {
-			Response *string `json:"response"`
-			Error    *struct {
-				Type    string `json:"type"`
-				Message string `json:"message"`
-			} `json:"error"`
-			Stats *wireStats `json:"stats"`
-		}
-		if json.NewDecoder(bytes.NewReader(out[i:])).Decode(&v) != nil {
-			continue
-		}
-		switch {
-		case v.Error != nil:
-			p.ended, p.status, p.message = true, "error", v.Error.Message
-		case v.Response != nil:
-			p.ended, p.status = true, "success"
-			p.t.Text(*v.Response, time.Time{})
-		default:
-			continue
-		}
-		p.count(v.Stats)
-		return
-	}
-}
+func (p *parser) Finish() { p.flush() }
 
 // summarize returns the most informative argument of a tool call.
 func summarize(parameters json.RawMessage) string {

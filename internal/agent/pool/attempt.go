@@ -16,13 +16,9 @@ import (
 	"pollux/internal/outbox"
 )
 
-const (
-	// searchTimeout is how long a web search may take.
-	searchTimeout = 60 * time.Second
-	// quietInterval is how long a request must have had no news since a retry
-	// was announced, to count as the request that is retried.
-	quietInterval = time.Second
-)
+// quietInterval is how long a request must have had no news since a retry
+// was announced, to count as the request that is retried.
+const quietInterval = time.Second
 
 // An attempt is a request that a process works on.
 type attempt struct {
@@ -177,26 +173,14 @@ func (w *process) fault() *agent.Error {
 	return nil
 }
 
-// turnFault returns an error if the attempt must end.
+// failed returns an error if the attempt must end.
 func (w *process) failed(a *attempt, idle time.Duration) *agent.Error {
 	if fault := w.fault(); fault != nil {
 		return fault
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if strayed := a.transcript.Strayed(); strayed != "" {
-		return w.agent.Error(agent.Strayed, strayed)
-	}
-	if a.looping {
-		return w.agent.Error(agent.SearchQuota, "")
-	}
-	if longest, _ := a.transcript.Searching(time.Now()); longest > searchTimeout {
-		return w.agent.Error(agent.Stalled, fmt.Sprintf("a web search had no answer for %s", searchTimeout))
-	}
-	if time.Since(a.news) > idle {
-		return w.agent.Error(agent.Stalled, fmt.Sprintf("no output for %s", idle))
-	}
-	return nil
+	return a.transcript.Fault(a.looping, a.news, idle)
 }
 
 // conclude returns the result of a finished attempt. selected is the selected model.

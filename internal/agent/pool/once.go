@@ -53,8 +53,9 @@ type run struct {
 	buf        []byte
 	errText    []byte // the first and the last part of standard error
 	printed    int64
-	unenforced bool // it ignores its policy
-	looping    bool // it repeats a web search, if it searches
+	news       time.Time // when it last printed something
+	unenforced bool      // it ignores its policy
+	looping    bool      // it repeats a web search, if it searches
 }
 
 // runOnce answers a request with a process that exits after its answer. The caller must be one
@@ -179,13 +180,12 @@ func (run *run) noRoom(err error) error {
 func (run *run) follow(ctx context.Context) (agent.Result, error) {
 	look := time.NewTicker(readInterval)
 	defer look.Stop()
-	last := time.Now()
+	run.news = time.Now()
 	var ended time.Time // when the result arrived
-	exited := false
-	for {
+	for exited := false; ; {
 		n, err := run.read()
 		if n > 0 {
-			last = time.Now()
+			run.news = time.Now()
 		}
 		if exited || err != nil {
 			break
@@ -193,23 +193,11 @@ func (run *run) follow(ctx context.Context) (agent.Result, error) {
 		if ended.IsZero() && run.parser.Outcome().Ended {
 			ended = time.Now()
 		}
-		var fault *agent.Error
-		if n > 0 {
-			fault = run.fault()
-		}
-		switch now := time.Now(); {
-		case fault != nil:
-		case !ended.IsZero() && now.Sub(ended) > exitTimeout:
+		if !ended.IsZero() && time.Since(ended) > exitTimeout {
 			exited = true // nothing after the result matters
 			continue
-		case now.Sub(last) > run.p.idle:
-			fault = run.error(agent.Stalled, fmt.Sprintf("no output for %s", run.p.idle))
-		default:
-			if longest, _ := run.transcript.Searching(now); longest > searchTimeout {
-				fault = run.error(agent.Stalled, fmt.Sprintf("a web search had no answer for %s", searchTimeout))
-			}
 		}
-		if fault != nil {
+		if fault := run.fault(); fault != nil {
 			return run.transcript.Result(), fault
 		}
 		select {
@@ -217,14 +205,14 @@ func (run *run) follow(ctx context.Context) (agent.Result, error) {
 			exited = true
 		case <-ctx.Done():
 			run.read()
-			run.parser.Finish(nil)
+			run.parser.Finish()
 			return run.transcript.Result(), context.Cause(ctx)
 		case <-run.p.ctx.Done():
 			return run.transcript.Result(), context.Cause(run.p.ctx)
 		case <-look.C:
 		}
 	}
-	run.parser.Finish(run.errText)
+	run.parser.Finish()
 	return run.conclude()
 }
 
@@ -232,20 +220,15 @@ func (run *run) error(kind agent.Kind, message string) *agent.Error {
 	return run.p.agent.Error(kind, message)
 }
 
-// fault returns an error if the output shows that the run must end.
+// fault returns an error if the run must end.
 func (run *run) fault() *agent.Error {
-	_, searching := run.transcript.Searching(time.Now())
 	switch {
 	case run.unenforced:
 		return run.error(agent.Unenforceable, "it does not follow its policy")
-	case run.transcript.Strayed() != "":
-		return run.error(agent.Strayed, run.transcript.Strayed())
-	case searching && run.looping:
-		return run.error(agent.SearchQuota, "")
 	case run.printed > run.p.most:
 		return run.error(agent.TooMuchOutput, fmt.Sprintf("over %d MiB", run.p.most>>20))
 	}
-	return nil
+	return run.transcript.Fault(run.looping, run.news, run.p.idle)
 }
 
 // conclude returns the result of a process that has ended. It is a success if

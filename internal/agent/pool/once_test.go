@@ -122,16 +122,6 @@ func TestOtherOutputIsTolerated(t *testing.T) {
 	}
 }
 
-func TestLegacyJSON(t *testing.T) {
-	b := newBox(t, nil)
-	r, err := b.run(t.Context(), "fake:legacy")
-	if err != nil || r.Answer != "from an old CLI" || r.Model != "gemini-old" || r.Tokens.Total != 7 {
-		t.Errorf("got %+v, %v", r, err)
-	}
-	_, err = b.run(t.Context(), "fake:legacy-error")
-	agenttest.WantKind(t, err, agent.QuotaDay)
-}
-
 // A CLI that ends before it has read its prompt closes the pipe while it is
 // written.
 func TestChildThatDoesNotReadItsPrompt(t *testing.T) {

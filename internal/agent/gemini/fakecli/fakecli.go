@@ -342,14 +342,6 @@ var faults = map[string]func(prompt string, n int){
 		event("init")
 		result("success")
 	},
-	"legacy": func(prompt string, n int) {
-		fmt.Printf("Loaded cached credentials.\n{\n  \"response\": \"from an old CLI\",\n" +
-			"  \"stats\": {\"models\": {\"gemini-old\": {\"tokens\": {\"prompt\": 3, \"candidates\": 4, \"total\": 7}}}}\n}\n")
-	},
-	"legacy-error": func(prompt string, n int) {
-		fmt.Fprintf(os.Stderr, "Error: x\n    at y\n{\n  \"error\": {\"type\": \"Error\", \"message\": \"You have exhausted your daily quota on this model.\", \"code\": 1}\n}\n")
-		os.Exit(1)
-	},
 	// Announces a wait of n milliseconds, then answers.
 	"retry": func(prompt string, n int) {
 		event("init")
