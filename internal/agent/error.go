@@ -131,9 +131,6 @@ func (r Remedies) Error(kind Kind, message string) *Error {
 	return &Error{Kind: kind, Message: message, Remedy: r[kind]}
 }
 
-// Error returns an error with the agent's remedy.
-func (a *Agent) Error(kind Kind, message string) *Error { return a.Remedies.Error(kind, message) }
-
 // Line returns an error message as one readable line, at most 300 characters
 // long. It removes the secrets of the environment and of this process.
 func Line(env Env, message string) string {

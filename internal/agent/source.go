@@ -1,9 +1,6 @@
 package agent
 
 import (
-	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -113,14 +110,4 @@ func (e Env) LookPath(program string) (string, error) {
 		}
 	}
 	return "", &exec.Error{Name: program, Err: exec.ErrNotFound}
-}
-
-// SourceKey identifies a source. Sources with the same key get the same program
-// with the same environment. The key reveals nothing about either.
-func (a *Agent) SourceKey(from Source) string {
-	h := sha256.New()
-	for _, s := range append([]string{cmp.Or(from.Command, a.Command)}, a.Environment(from.Env)...) {
-		fmt.Fprintf(h, "%d %s", len(s), s)
-	}
-	return hex.EncodeToString(h.Sum(nil))
 }

@@ -96,7 +96,7 @@ func TestLookPath(t *testing.T) {
 }
 
 func TestSourceKey(t *testing.T) {
-	row := &Agent{Command: "agent", Environment: func(env Env) []string {
+	row := &Finder{Command: "agent", Environment: func(env Env) []string {
 		return env.Only(func(name string) bool { return strings.HasPrefix(name, "X_") })
 	}}
 	key := func(command string, env ...string) string { return row.SourceKey(Source{command, env}) }

@@ -51,13 +51,20 @@ func NewTempDir(name string) (*TempDir, error) {
 	return &TempDir{path, lock}, nil
 }
 
-// Make creates a directory for one process.
+// tmpName is the directory for temporary files in a process's directory.
+const tmpName = "tmp"
+
+// Make creates a directory for one process, and in it the directory for temporary files.
 func (d *TempDir) Make(pattern string) (string, error) {
 	// A cleaner of old temporary files may have removed it.
 	if err := disk.PrivateTempDir(d.Path); err != nil {
 		return "", err
 	}
-	return os.MkdirTemp(d.Path, pattern)
+	path, err := os.MkdirTemp(d.Path, pattern)
+	if err == nil {
+		err = os.Mkdir(filepath.Join(path, tmpName), 0o700)
+	}
+	return path, err
 }
 
 // Close removes the directory.

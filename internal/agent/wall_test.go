@@ -71,7 +71,7 @@ func TestWall(t *testing.T) {
 func TestWallOfAnUnknownAgent(t *testing.T) {
 	dir := t.TempDir()
 	launcher, program := filepath.Join(dir, "pollux"), Program{Argv: []string{filepath.Join(dir, "kimi")}}
-	row := &Agent{DisplayName: "kimi", Custom: true}
+	row := &Agent{DisplayName: "kimi", Driver: Driver{Custom: true}}
 	for _, mode := range []string{"", WallOff, WallAuto, WallRequired} {
 		for _, w := range []Wall{{Missing: errors.New("no such kernel"), Launcher: launcher}, {Missing: nil}} {
 			w.Mode = mode

@@ -18,9 +18,8 @@ func threeAgents(runners map[string]agent.Runner, usable ...string) func(*Config
 	return func(cfg *Config) {
 		for name, title := range map[string]string{"beta": "Beta Code", "gamma": "Gamma"} {
 			cfg.Others = append(cfg.Others, Asked{Agent: &agent.Agent{
-				Name: name, DisplayName: title, Model: title, Clients: []string{name + "-"}, ExampleModel: name + "-1", MaxPrompt: 1 << 20,
-				SearchTool: map[string]string{"gamma": "web"}[name], Provider: name + ".ai",
-				Escapes: func(string) bool { return false },
+				Name: name, DisplayName: title, Model: title, Clients: []string{name + "-"}, ExampleModel: name + "-1", Provider: name + ".ai",
+				Driver: agent.Driver{MaxPrompt: 1 << 20, SearchTool: map[string]string{"gamma": "web"}[name]},
 			}})
 		}
 		slices.SortFunc(cfg.Others, func(a, b Asked) int { return strings.Compare(a.Agent.Name, b.Agent.Name) })
@@ -121,7 +120,8 @@ func TestUnknownAgentNeedsTheWall(t *testing.T) {
 	for _, missing := range []error{nil, errors.New("no such kernel")} {
 		b := newTestBridge(t, answering("x"), func(cfg *Config) {
 			cfg.Others = []Asked{{Agent: &agent.Agent{
-				Name: "kimi", Custom: true, Locate: func(agent.Source) (agent.Program, error) { return agent.Program{}, nil },
+				Name: "kimi", Driver: agent.Driver{Custom: true},
+				Finder: agent.Finder{Locate: func(agent.Source) (agent.Program, error) { return agent.Program{}, nil }},
 			}}}
 			cfg.Runner.Wall = agent.Wall{Mode: agent.WallOff, Launcher: "/pollux", Missing: missing}
 		})

@@ -44,7 +44,7 @@ func newTestBridge(t *testing.T, r agent.Runner, change func(*Config)) *Bridge {
 	if change != nil {
 		change(&cfg)
 	}
-	b, err := New(queue.New(cfg.Agent, attempts{r}), cfg)
+	b, err := New(queue.New(&cfg.Agent.Explainer, attempts{r}), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -138,8 +138,8 @@ func (c *call) edits(task *change.Task, r agent.Result, prompt string) (change.S
 		return task.Parse(r.Answer, nil)
 	}
 	row := c.agent.Agent
-	if !row.Escapes(prompt) {
+	if !row.Escaped(prompt) {
 		return task.Parse(r.Answer, nil)
 	}
-	return task.Parse(r.Answer, row.Unescape)
+	return task.Parse(r.Answer, row.OneShot.Unescape)
 }

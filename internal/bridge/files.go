@@ -83,7 +83,7 @@ func attach(dir string, names []string, row *agent.Agent) (attachments, error) {
 // ambiguous reports whether escaping makes a text ambiguous, because parts of it
 // already look escaped.
 func ambiguous(row *agent.Agent, text string) bool {
-	return row.Escapes(text) && row.Unescape(text) != text
+	return row.Escaped(text) && row.OneShot.Unescape(text) != text
 }
 
 // within returns the real path of a file relative to dir, which must be a real

@@ -3,9 +3,7 @@ package acp
 import (
 	"cmp"
 	"encoding/json"
-	"regexp"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -20,18 +18,13 @@ const maxPrompt = 8 << 20
 // such agents, if they are not set.
 func Row(row agent.Agent) *agent.Agent {
 	row.MaxPrompt = maxPrompt
-	row.Escapes, row.Unescape = func(string) bool { return false }, func(text string) string { return text }
 	row.Tidy, row.Cause = agent.Line, Cause
-	row.ResetAfter = func(string) time.Duration { return 0 }
-	row.Warm.Prompt, row.Warm.Usage, row.Warm.Monitor = PlainStart, Usage, Silent
+	row.Warm.Prompt, row.Warm.Usage = PlainStart, Usage
 	if row.KindOf == nil {
 		row.KindOf = KindOf
 	}
 	if row.Warm.Connect == nil {
 		row.Warm.Connect = Connect
-	}
-	if row.Warm.Notice == nil {
-		row.Warm.Notice = func(string) bool { return false }
 	}
 	return &row
 }
@@ -48,10 +41,7 @@ func PlainStart(prompt string) string {
 }
 
 // phrases classify the errors of model services by their words, the most specific first.
-var phrases = []struct {
-	kind agent.Kind
-	re   func() *regexp.Regexp
-}{
+var phrases = agent.Phrases{
 	{agent.BadModel, lazy.Regexp(`(?i)\bmodel\b[^.\n]{0,80}\b(not found|not exist|not available|not supported)\b|\bmodel_not_found\b|\bno such model\b`)},
 	{agent.TooLong, lazy.Regexp(`(?i)\bcontext.length\b|\bcontext window\b|\bprompt is too long\b|\btoo many tokens\b|\bmaximum context\b`)},
 	{agent.QuotaDay, lazy.Regexp(`(?i)\binsufficient.quota\b|\bexceeded your current quota\b|\busage limit\b|\b(daily|monthly|weekly) (limit|quota)\b|\bquota exceeded\b|\bout of credits?\b|\bcredit balance\b`)},
@@ -65,14 +55,7 @@ var phrases = []struct {
 
 // KindOf returns the kind of failure that the error message of a model's service describes,
 // or "".
-func KindOf(message string) agent.Kind {
-	for _, p := range phrases {
-		if p.re().MatchString(message) {
-			return p.kind
-		}
-	}
-	return ""
-}
+func KindOf(message string) agent.Kind { return phrases.KindOf(message) }
 
 // CodeAuth is the code of the error of an agent that is not logged in.
 const CodeAuth = -32000
@@ -133,10 +116,3 @@ func Cause(env agent.Env, stderr string) string {
 	}
 	return agent.Line(env, last)
 }
-
-// Silent returns a monitor for an agent whose standard error announces nothing.
-func Silent(agent.Env) agent.Monitor { return silent{} }
-
-type silent struct{}
-
-func (silent) Read([]byte) agent.Signs { return agent.Signs{} }

@@ -59,7 +59,7 @@ func Open(row *agent.Agent, opts agent.Options) (*queue.Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	return queue.New(row, p), nil
+	return queue.New(&row.Explainer, p), nil
 }
 
 // Probe starts a warm process of an agent in dir, creates a session, and ends

@@ -22,7 +22,8 @@ type client struct {
 func (c *client) Update(u agent.Update) {
 	switch {
 	case u.Kind == agent.MessageChunk && u.Text != "":
-		fmt.Fprintf(&c.log, "text %q, notice %v\n", u.Text, c.row.Warm.Notice(u.Text))
+		notice := c.row.Warm.Notice != nil && c.row.Warm.Notice(u.Text)
+		fmt.Fprintf(&c.log, "text %q, notice %v\n", u.Text, notice)
 	case u.Kind == agent.RetryAnnounced:
 		fmt.Fprintf(&c.log, "retry: %s\n", u.Retry.Kind)
 	case u.Kind == agent.ToolCall || u.Kind == agent.ToolCallUpdate:

@@ -38,7 +38,7 @@ func TestKinds(t *testing.T) {
 }
 
 func TestRemedies(t *testing.T) {
-	for kind, r := range remedies {
+	for kind, r := range row.Remedies {
 		if !slices.Contains(agent.Kinds(), kind) || r.What == "" || r.Next == "" {
 			t.Errorf("the remedy of %q is %+v", kind, r)
 		}

@@ -1,11 +1,7 @@
 package claude
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
-	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -17,7 +13,15 @@ import (
 )
 
 // release is the first one known to be enforced by [enforce].
-var release = program.Release{Command: command, Packages: []string{npmPackage}, Oldest: "2.1.0", Env: childEnv, Remedies: remedies}
+var release = program.Release{
+	Name: "Claude Code", Command: "claude", Variable: "CLAUDE_PATH", Packages: []string{"@anthropic-ai/claude-code"},
+	Oldest: "2.1.0", Update: "claude update", Try: "claude -p hello", Env: childEnv,
+	Remedies: agent.Remedies{
+		agent.Unenforceable: {What: "Claude Code cannot be enforced read-only here", Next: "update Claude Code, or ask the administrator to remove tools from the managed settings"},
+		agent.Auth:          {What: "Claude Code is not logged in, or its login was refused", Next: "run `claude` and type /login, or set ANTHROPIC_API_KEY in the environment of Pollux"},
+		agent.QuotaDay:      {What: "the usage limit of this Claude account is reached", Next: "wait until it resets, name another model, or ask another agent"},
+	},
+}
 
 // credentials are the variables that hold a key or name an account. tokens among them
 // replace the login.
@@ -74,13 +78,9 @@ var protocol = []string{
 }
 
 func warmCommand(l agent.Launch) (agent.Command, error) {
-	tmp := filepath.Join(l.TempDir, "tmp")
-	if err := os.Mkdir(tmp, 0o700); err != nil {
-		return agent.Command{}, err
-	}
 	dir, _ := configDir(l.Env)
 	program.OwnDirs(dir)
-	return agent.Command{Args: append(protocol[:len(protocol):len(protocol)], enforce...), Env: childEnv(l.Env, tmp), Writable: Writable(l.Env)}, nil
+	return agent.Command{Args: append(protocol[:len(protocol):len(protocol)], enforce...), Env: childEnv(l.Env, l.Tmp()), Writable: Writable(l.Env)}, nil
 }
 
 // configDir returns the agent's own directory, and the file with its state, which is
@@ -126,18 +126,13 @@ const maxState = 16 << 20
 // account identifies the account whose quota the agent uses. Without a key or a token in
 // the environment, it is the one that is logged in.
 func account(env agent.Env, _ string) string {
-	h := sha256.New()
-	add := func(name, value string) { fmt.Fprintf(h, "%q=%q\n", name, value) }
+	id := program.Values(env.Get, credentials...)
 	loggedIn := true
-	for _, name := range credentials {
-		add(name, env.Get(name))
-	}
 	for _, name := range tokens {
 		loggedIn = loggedIn && env.Get(name) == ""
 	}
 	if loggedIn {
 		dir, state := configDir(env)
-		add("dir", paths.Real(dir))
 		var s struct {
 			Login struct {
 				Account      string `json:"accountUuid"`
@@ -146,8 +141,7 @@ func account(env agent.Env, _ string) string {
 		}
 		data, _ := disk.ReadFile(state, maxState)
 		json.Unmarshal(data, &s) // without a login, or damaged, it names none
-		add("account", s.Login.Account)
-		add("organization", s.Login.Organization)
+		id = append(id, paths.Real(dir), s.Login.Account, s.Login.Organization)
 	}
-	return hex.EncodeToString(h.Sum(nil)[:16])
+	return program.Identity(id...)
 }

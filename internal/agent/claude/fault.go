@@ -2,7 +2,6 @@ package claude
 
 import (
 	"cmp"
-	"regexp"
 	"strings"
 
 	"pollux/internal/agent"
@@ -10,10 +9,7 @@ import (
 )
 
 // phrases classify errors by their words, the most specific first.
-var phrases = []struct {
-	kind agent.Kind
-	re   func() *regexp.Regexp
-}{
+var phrases = agent.Phrases{
 	{agent.Unenforceable, lazy.Regexp(offersTools)},
 	{agent.TooOld, lazy.Regexp(`unknown option '--`)},
 	{agent.Auth, lazy.Regexp(`Please run /login|Failed to authenticate|` + loginRefused)},
@@ -25,14 +21,7 @@ var phrases = []struct {
 }
 
 // kindOf returns the kind of failure that a message describes, or "".
-func kindOf(message string) agent.Kind {
-	for _, p := range phrases {
-		if p.re().MatchString(message) {
-			return p.kind
-		}
-	}
-	return ""
-}
+func kindOf(message string) agent.Kind { return phrases.KindOf(message) }
 
 // statuses are the kinds of failures that the model's service reports with an HTTP status.
 var statuses = map[int]agent.Kind{

@@ -32,10 +32,6 @@ var features = []string{
 // reason to read. It does not do so otherwise, because new conversations then start slowly. A
 // thread that names a sandbox mode loses these permissions: see [Conn.NewSession].
 func serverCommand(l agent.Launch) (agent.Command, error) {
-	tmp := filepath.Join(l.TempDir, "tmp")
-	if err := os.Mkdir(tmp, 0o700); err != nil {
-		return agent.Command{}, err
-	}
 	own := home(l.Env)
 	denied := ""
 	if slices.ContainsFunc(ruleDirs(l.Env), mayHold) {
@@ -61,7 +57,7 @@ func serverCommand(l agent.Launch) (agent.Command, error) {
 	for _, s := range set {
 		args = append(args, "-c", s)
 	}
-	return agent.Command{Args: append(args, "app-server"), Env: childEnv(l.Env, tmp), Writable: Writable(l.Env)}, nil
+	return agent.Command{Args: append(args, "app-server"), Env: childEnv(l.Env, l.Tmp()), Writable: Writable(l.Env)}, nil
 }
 
 // ruleDirs returns the directories with rules of the user and of the system. Those of a

@@ -1,10 +1,7 @@
 package codex
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -102,23 +99,15 @@ func childEnv(env agent.Env, tmp string) []string { return variables(env).Env(en
 
 // account identifies the account by its service and key, and by the login in the CLI's home.
 func account(env agent.Env, _ string) string {
-	h := sha256.New()
-	add := func(name, value string) { fmt.Fprintf(h, "%q=%q\n", name, value) }
 	s := load(env)
 	selected := s.Providers[s.Provider]
-	add("provider", s.Provider)
-	add("url", s.BaseURL)
-	add("provider url", selected.BaseURL)
-	for _, name := range slices.Concat(names, selected.variables()) {
-		add(name, env.Get(name))
-	}
 	var login struct {
 		Tokens struct {
 			Account string `json:"account_id"`
 		} `json:"tokens"`
 	}
 	json.Unmarshal(read(env, "auth.json"), &login)
-	add("home", paths.Real(home(env)))
-	add("account", login.Tokens.Account)
-	return hex.EncodeToString(h.Sum(nil)[:16])
+	id := []string{s.Provider, s.BaseURL, selected.BaseURL, paths.Real(home(env)), login.Tokens.Account}
+	id = append(id, program.Values(env.Get, slices.Concat(names, selected.variables())...)...)
+	return program.Identity(id...)
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -82,10 +81,7 @@ func failure(env agent.Env, code int, message string, _ []string) *agent.Error {
 }
 
 // phrases classify errors by their words, the most specific first.
-var phrases = []struct {
-	kind agent.Kind
-	re   func() *regexp.Regexp
-}{
+var phrases = agent.Phrases{
 	{agent.Unenforceable, lazy.Regexp(`\bbwrap: |\bsandbox helper failed\b`)},
 	{agent.Settings, lazy.Regexp(`(?i)\bfailed to (?:load|read) configuration\b|\berror loading config|\bfailed to parse.*config`)},
 	{agent.TooLong, lazy.Regexp(`(?i)\bexceeds the maximum length\b|\bcontext window\b`)},
@@ -99,14 +95,7 @@ var phrases = []struct {
 }
 
 // kindOf returns the kind of failure that a message describes, or "".
-func kindOf(message string) agent.Kind {
-	for _, p := range phrases {
-		if p.re().MatchString(message) {
-			return p.kind
-		}
-	}
-	return ""
-}
+func kindOf(message string) agent.Kind { return phrases.KindOf(message) }
 
 var address = lazy.Regexp(`, url: \S+`)
 
@@ -156,11 +145,6 @@ func resetFrom(now time.Time, message string) time.Duration {
 	}
 	return max(at.Sub(now), 0)
 }
-
-// silent implements [agent.Monitor]: the server reports everything on its connection.
-type silent struct{}
-
-func (silent) Read([]byte) agent.Signs { return agent.Signs{} }
 
 var colors = lazy.Regexp(`\x1b\[[0-9;]*m`)
 

@@ -6,7 +6,6 @@
 package copilot
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -17,7 +16,14 @@ import (
 
 // release is the first one known to be read-only with the settings of this package.
 var release = program.Release{
-	Command: "copilot", Packages: []string{pkg, pkg + "-" + program.Platform()}, Oldest: "1.0.102", Env: childEnv, Remedies: remedies,
+	Name: "Copilot CLI", Command: "copilot", Variable: "COPILOT_PATH", Packages: []string{pkg, pkg + "-" + program.Platform()},
+	Oldest: "1.0.102", Update: "copilot update", Try: "copilot -p hello", Env: childEnv,
+	Remedies: agent.Remedies{
+		agent.Unenforceable: {What: "Copilot CLI would run code of this project", Next: "remove that file, or ask another agent"},
+		agent.Auth:          {What: "Copilot CLI is not logged in", Next: "run `copilot login` in a terminal, or set COPILOT_GITHUB_TOKEN in the environment of Pollux"},
+		agent.BadModel:      {What: "Copilot CLI has no such model", Next: "run `copilot` and use /model to see the names, or leave the model out"},
+		agent.QuotaDay:      {What: "the account's Copilot requests are used up", Next: "ask another agent, or wait until they are renewed"},
+	},
 }
 
 const pkg = "@github/copilot"
@@ -28,42 +34,23 @@ var readTools = []string{"view", "grep", "glob"}
 func Agent() *agent.Agent { return row }
 
 var row = acp.Row(agent.Agent{
-	Name: "copilot", DisplayName: "Copilot CLI", Model: "Copilot",
-	Clients: []string{"github-copilot", "copilot"},
-	Command: release.Command, CommandVar: "COPILOT_PATH", VarPrefix: "COPILOT_",
+	Name: "copilot", DisplayName: release.Name, Model: "Copilot",
+	Clients:      []string{"github-copilot", "copilot"},
 	ExampleModel: "claude-sonnet-4.5",
 	Provider:     "github.copilot",
-
-	ReadTools: readTools, WriteTools: []string{"edit", "delete", "move", "execute"},
-	ToolVerbs: map[string]string{"view": "reading", "glob": "looking for files", "grep": "searching the files for"},
-
-	Environment: variables.Of, Account: account,
-
-	Locate: release.Locate, AskVersion: release.AskVersion, ReadOnly: release.ReadOnly,
-
-	Remedies: remedies, KindOf: kindOf,
-
-	Warm: &agent.Warm{
-		Command: start, Connect: connect, Inputs: inputs, Tool: tool, Failure: failure,
-		Notice: isNotice,
+	Finder:       release.Finder(variables.Of),
+	Driver: agent.Driver{
+		ReadTools: readTools, WriteTools: []string{"edit", "delete", "move", "execute"},
+		Warm: &agent.Warm{Command: start, Connect: connect, Inputs: inputs, Tool: tool, Failure: failure, Notice: isNotice},
+	},
+	Explainer: agent.Explainer{
+		VarPrefix: "COPILOT_", Account: account, Remedies: release.AllRemedies(), KindOf: kindOf,
+		ToolVerbs: map[string]string{"view": "reading", "glob": "looking for files", "grep": "searching the files for"},
 	},
 })
 
 // fault returns an error with this agent's remedy.
-var fault = remedies.Error
-
-var remedies = agent.Remedies{
-	agent.NotInstalled:  {What: "Copilot CLI is not installed", Next: "install it with `npm install -g @github/copilot`, or set COPILOT_PATH to it"},
-	agent.TooOld:        {What: "this Copilot CLI is too old to be enforced read-only", Next: "update it with `copilot update` (1.0.102 or newer)"},
-	agent.NoVersion:     {What: "this Copilot CLI does not report its version, so Pollux does not use it", Next: "run it with --version in a terminal to see what it prints, or set COPILOT_PATH to Copilot CLI itself"},
-	agent.Unenforceable: {What: "Copilot CLI would run code of this project", Next: "remove that file, or ask another agent"},
-	agent.Strayed:       {What: "Copilot CLI used a tool that is denied, and was stopped", Next: "check what it changed, and update Copilot CLI"},
-	agent.Auth:          {What: "Copilot CLI is not logged in", Next: "run `copilot login` in a terminal, or set COPILOT_GITHUB_TOKEN in the environment of Pollux"},
-	agent.BadModel:      {What: "Copilot CLI has no such model", Next: "run `copilot` and use /model to see the names, or leave the model out"},
-	agent.QuotaDay:      {What: "the account's Copilot requests are used up", Next: "ask another agent, or wait until they are renewed"},
-	agent.Crashed:       {What: "Copilot CLI ended without a result", Next: "try again; if it happens again, run `copilot -p hello` in a terminal"},
-	agent.Failed:        {What: "Copilot CLI failed", Next: "run `copilot -p hello` in a terminal to see more"},
-}
+var fault = release.Error
 
 // variables are those that Copilot CLI needs to find its settings, its login and another
 // provider of models. Of its many others, some allow all tools.
@@ -141,13 +128,9 @@ func start(l agent.Launch) (agent.Command, error) {
 	if path := runsCode(l.Env, l.Dir); path != "" {
 		return agent.Command{}, fault(agent.Unenforceable, path)
 	}
-	tmp := filepath.Join(l.TempDir, "tmp")
-	if err := os.Mkdir(tmp, 0o700); err != nil {
-		return agent.Command{}, err
-	}
 	return agent.Command{
 		Args:     []string{"--acp", "--disable-builtin-mcps", "--no-ask-user", "--no-remote", "--available-tools", strings.Join(readTools, ",")},
-		Env:      childEnv(l.Env, tmp),
+		Env:      childEnv(l.Env, l.Tmp()),
 		Writable: program.OwnDirs(Writable(l.Env)...),
 	}, nil
 }

@@ -10,7 +10,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -39,37 +38,28 @@ func Agent(own agent.Definition) *agent.Agent {
 	}
 	login := fmt.Sprintf("run `%s` in a terminal and log in; a key in the environment of Pollux must be named in %s.variables", own.Command[0], key)
 	again := fmt.Sprintf("run `%s` in a terminal to see more; name what it must be able to change in %s.writable", strings.Join(own.Command, " "), key)
-	remedies := agent.Remedies{
+	c.release = program.Release{Name: own.Name, Command: own.Command[0], Remedies: agent.Remedies{
 		agent.NotInstalled:  {What: own.Name + " is not installed", Next: "install it, or correct " + key + ".acp in Pollux's settings"},
 		agent.Unenforceable: {What: own.Name + " could change the files of this directory", Next: "ask in another directory, or correct " + key + ".writable in Pollux's settings"},
 		agent.Auth:          {What: own.Name + " is not logged in", Next: login},
 		agent.BadModel:      {What: own.Name + " has no such model", Next: "leave the model out, and choose it in the agent's own settings"},
 		agent.Crashed:       {What: own.Name + " ended without a result", Next: again},
 		agent.Failed:        {What: own.Name + " failed", Next: again},
-	}
-	c.release = program.Release{Command: own.Command[0], Remedies: remedies}
-	return acp.Row(agent.Agent{
+	}}
+	row := agent.Agent{
 		Name: own.Name, DisplayName: own.Name, Model: own.Name, Provider: own.Name,
-		Clients: []string{own.Name},
-		Command: own.Command[0], ExampleModel: "provider/model",
-		Custom:    true,
-		ToolVerbs: map[string]string{"read": "reading", "search": "searching the files for", "execute": "running", "fetch": "fetching"},
-
-		Environment: c.variables.Of, Account: c.account,
-
-		Locate:     c.release.Locate,
-		AskVersion: func(_ context.Context, _ agent.Source, p agent.Program) (agent.Program, error) { return p, nil },
-		ReadOnly:   func(agent.Source, agent.Program) error { return nil },
-
-		Remedies: remedies,
-
-		Warm: &agent.Warm{Command: c.start, Inputs: inputs, Tool: tool, Failure: c.failure},
-	})
-}
-
-// fault returns an error with this agent's remedy.
-func (c *custom) fault(kind agent.Kind, message string) *agent.Error {
-	return c.release.Remedies.Error(kind, message)
+		Clients:      []string{own.Name},
+		ExampleModel: "provider/model",
+		Finder:       c.release.Finder(c.variables.Of),
+		Driver:       agent.Driver{Custom: true, Warm: &agent.Warm{Command: c.start, Inputs: inputs, Tool: tool, Failure: c.failure}},
+		Explainer: agent.Explainer{
+			Account: c.account, Remedies: c.release.AllRemedies(),
+			ToolVerbs: map[string]string{"read": "reading", "search": "searching the files for", "execute": "running", "fetch": "fetching"},
+		},
+	}
+	row.AskVersion = func(_ context.Context, _ agent.Source, p agent.Program) (agent.Program, error) { return p, nil }
+	row.ReadOnly = func(agent.Source, agent.Program) error { return nil }
+	return acp.Row(row)
 }
 
 func (c *custom) account(env agent.Env, _ string) string {
@@ -91,9 +81,9 @@ func tool(u agent.Update) (name, summary string) {
 func (c *custom) failure(env agent.Env, code int, message string, _ []string) *agent.Error {
 	// All requests but the choice of a model are a part of the protocol that every agent has.
 	if code == jsonrpc.CodeMethodNotFound {
-		return c.fault(agent.BadModel, "the agent does not let others choose one")
+		return c.release.Error(agent.BadModel, "the agent does not let others choose one")
 	}
-	return c.fault(acp.Refusal(code, message, acp.KindOf), agent.Line(env, message))
+	return c.release.Error(acp.Refusal(code, message, acp.KindOf), agent.Line(env, message))
 }
 
 // inputs returns a file that the agent reads when it starts. The others are not known.
@@ -123,13 +113,9 @@ func (c *custom) start(l agent.Launch) (agent.Command, error) {
 			continue
 		}
 		if paths.Contains(paths.Real(path), paths.Real(l.Dir)) {
-			return agent.Command{}, c.fault(agent.Unenforceable, "it may change "+path)
+			return agent.Command{}, c.release.Error(agent.Unenforceable, "it may change "+path)
 		}
 		writable = append(writable, path)
 	}
-	tmp := filepath.Join(l.TempDir, "tmp")
-	if err := os.Mkdir(tmp, 0o700); err != nil {
-		return agent.Command{}, err
-	}
-	return agent.Command{Args: c.Command[1:], Env: c.variables.Env(l.Env, tmp), Writable: writable}, nil
+	return agent.Command{Args: c.Command[1:], Env: c.variables.Env(l.Env, l.Tmp()), Writable: writable}, nil
 }

@@ -2,13 +2,11 @@ package gemini
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
 	"path/filepath"
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/gemini/settings"
+	"pollux/internal/agent/program"
 	"pollux/internal/paths"
 	"pollux/internal/sys/disk"
 )
@@ -42,20 +40,14 @@ func account(env agent.Env, dir string) string {
 	case "vertex-ai":
 		names, signedIn = vertexVariables, get("GOOGLE_API_KEY") == "" && get("GOOGLE_CLOUD_PROJECT") == ""
 	}
-	h := sha256.New()
-	add := func(name, value string) { fmt.Fprintf(h, "%q=%q\n", name, value) }
-	add("kind", kind)
-	for _, name := range names {
-		add(name, get(name))
-	}
+	id := append([]string{kind}, program.Values(get, names...)...)
 	if selected == "" && kind != "key" {
-		add("warm", get("GEMINI_API_KEY")) // a warm process uses it, whatever the other variables say
+		id = append(id, get("GEMINI_API_KEY")) // a warm process uses it, whatever the other variables say
 	}
 	if signedIn {
 		home := geminiHome(env)
-		add("home", paths.Real(home))
 		users, _ := disk.ReadFile(filepath.Join(home, "google_accounts.json"), maxHomeFile)
-		add("users", string(users))
+		id = append(id, paths.Real(home), string(users))
 	}
-	return hex.EncodeToString(h.Sum(nil)[:16])
+	return program.Identity(id...)
 }

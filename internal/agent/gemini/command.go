@@ -59,15 +59,11 @@ func acpCommand(l agent.Launch) (agent.Command, error) {
 // environment that enforce it. Each process gets a new policy file, because the
 // CLI runs without a policy if the file is missing.
 func readOnlyCommand(l agent.Launch) (agent.Command, error) {
-	tmp := filepath.Join(l.TempDir, "tmp")
-	if err := os.Mkdir(tmp, 0o700); err != nil {
-		return agent.Command{}, err
-	}
 	rules := filepath.Join(l.TempDir, "policy.toml")
 	if err := os.WriteFile(rules, policy(l.Dir, l.Change), 0o600); err != nil {
 		return agent.Command{}, err
 	}
-	env := append(childEnv(l.Env, tmp), compileCache(l)...)
+	env := append(childEnv(l.Env, l.Tmp()), compileCache(l)...)
 	return agent.Command{Args: enforce(rules), Env: env, Writable: writable(l, agent.Env(env).Get(compileCacheVar))}, nil
 }
 

@@ -2,7 +2,6 @@ package gemini
 
 import (
 	"cmp"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -20,10 +19,7 @@ var exits = map[int]agent.Kind{
 }
 
 // phrases classify errors by their words, the most specific first.
-var phrases = []struct {
-	kind agent.Kind
-	re   func() *regexp.Regexp
-}{
+var phrases = agent.Phrases{
 	{agent.Unenforceable, policyIgnored},
 	{agent.TooOld, lazy.Regexp(`(?i)\bunknown arguments?: .*(policy|output-format|allowed-mcp)|Invalid values:[\s\S]*stream-json`)},
 	{agent.Untrusted, lazy.Regexp(`not running in a trusted directory`)},
@@ -43,14 +39,7 @@ var phrases = []struct {
 }
 
 // kindOf returns the kind of failure that a message describes, or "".
-func kindOf(message string) agent.Kind {
-	for _, p := range phrases {
-		if p.re().MatchString(message) {
-			return p.kind
-		}
-	}
-	return ""
-}
+func kindOf(message string) agent.Kind { return phrases.KindOf(message) }
 
 // classify returns the failure of a run that ended on its own. It looks at the
 // messages of the error and result events, then at the exit code, then at

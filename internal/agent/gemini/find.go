@@ -11,7 +11,14 @@ import (
 
 // release is the first one that accepts an administrator's policy on the command line.
 var release = program.Release{
-	Command: command, Packages: []string{download.Package}, Oldest: "0.35.0", Env: childEnv, Remedies: remedies,
+	Name: "Gemini CLI", Command: "gemini", Variable: "GEMINI_CLI_PATH", Packages: []string{download.Package},
+	Oldest: "0.35.0", Update: "npm install -g " + download.Package + "@latest", Try: "gemini -p hello", Env: childEnv, Remedies: remedies,
+}
+
+func finder() agent.Finder {
+	f := release.Finder(environment)
+	f.Locate, f.ReadOnly = locate, ReadOnly
+	return f
 }
 
 // Find returns the CLI of a source and its version. See [agent.Agent.Find].
@@ -20,8 +27,8 @@ func Find(ctx context.Context, from agent.Source) (agent.Program, error) { retur
 // locate looks for the CLI of a source. If the source names no other program than gemini,
 // and none is on the PATH, it looks for the one that Pollux has downloaded.
 func locate(from agent.Source) (agent.Program, error) {
-	name := cmp.Or(from.Command, command)
-	if _, err := from.Env.LookPath(name); err != nil && name == command {
+	name := cmp.Or(from.Command, release.Command)
+	if _, err := from.Env.LookPath(name); err != nil && name == release.Command {
 		if own, ok := download.Find(from.Env); ok {
 			from.Command = own
 		}

@@ -9,7 +9,6 @@ package opencode
 import (
 	"cmp"
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -20,49 +19,38 @@ import (
 
 // release is the first one known to be read-only with the settings of this package.
 var release = program.Release{
-	Command: "opencode", Packages: []string{"opencode-ai", "opencode-" + strings.Replace(program.Platform(), "win32", "windows", 1)},
-	Oldest: "1.18.0", Env: childEnv, Remedies: remedies,
+	Name: "opencode", Command: "opencode", Variable: "OPENCODE_PATH",
+	Packages: []string{"opencode-ai", "opencode-" + strings.Replace(program.Platform(), "win32", "windows", 1)},
+	Oldest:   "1.18.0", Update: "opencode upgrade", Try: "opencode run hello", Env: childEnv,
+	Remedies: agent.Remedies{
+		agent.Unenforceable: {What: "opencode would run code of this project", Next: "remove that file, or ask another agent"},
+		agent.Auth:          {What: "opencode is not logged in", Next: "run `opencode auth login` in a terminal, or set the key of a provider in the environment of Pollux"},
+		agent.Settings:      {What: "opencode has no model of its own selected and would ask its free service", Next: `set "model" in its opencode.json, or name a model such as anthropic/claude-sonnet-4-5`},
+		agent.BadModel:      {What: "opencode has no such model", Next: "run `opencode models` to see the names, or leave the model out"},
+	},
 }
 
 // Agent returns opencode's row in the table of agents.
 func Agent() *agent.Agent { return row }
 
 var row = acp.Row(agent.Agent{
-	Name: "opencode", DisplayName: "opencode", Model: "opencode",
-	Clients: []string{"opencode"},
-	Command: release.Command, CommandVar: "OPENCODE_PATH", VarPrefix: "OPENCODE_",
+	Name: "opencode", DisplayName: release.Name, Model: "opencode",
+	Clients:      []string{"opencode"},
 	ExampleModel: "anthropic/claude-sonnet-4-5",
 	Provider:     "opencode", // any provider: the settings name it
-
-	ReadTools: []string{"read", "grep", "glob", "list"}, WriteTools: []string{"write", "edit", "bash"},
-	ToolVerbs: map[string]string{"read": "reading", "list": "listing", "glob": "looking for files", "grep": "searching the files for"},
-
-	Environment: variables.Of, Account: account,
-
-	Locate: release.Locate, AskVersion: release.AskVersion, ReadOnly: release.ReadOnly,
-
-	Remedies: remedies, KindOf: kindOf,
-
-	Warm: &agent.Warm{
-		Command: start, Connect: connect, Inputs: inputs, Tool: tool, Failure: failure,
+	Finder:       release.Finder(variables.Of),
+	Driver: agent.Driver{
+		ReadTools: []string{"read", "grep", "glob", "list"}, WriteTools: []string{"write", "edit", "bash"},
+		Warm: &agent.Warm{Command: start, Connect: connect, Inputs: inputs, Tool: tool, Failure: failure},
+	},
+	Explainer: agent.Explainer{
+		VarPrefix: "OPENCODE_", Account: account, Remedies: release.AllRemedies(), KindOf: kindOf,
+		ToolVerbs: map[string]string{"read": "reading", "list": "listing", "glob": "looking for files", "grep": "searching the files for"},
 	},
 })
 
 // fault returns an error with this agent's remedy.
-var fault = remedies.Error
-
-var remedies = agent.Remedies{
-	agent.NotInstalled:  {What: "opencode is not installed", Next: "install it with `npm install -g opencode-ai`, or set OPENCODE_PATH to it"},
-	agent.TooOld:        {What: "this opencode is too old to be enforced read-only", Next: "update it with `opencode upgrade` (1.18 or newer)"},
-	agent.NoVersion:     {What: "this opencode does not report its version, so Pollux does not use it", Next: "run it with --version in a terminal to see what it prints, or set OPENCODE_PATH to opencode itself"},
-	agent.Unenforceable: {What: "opencode would run code of this project", Next: "remove that file, or ask another agent"},
-	agent.Strayed:       {What: "opencode used a tool that is denied, and was stopped", Next: "check what it changed, and update opencode"},
-	agent.Auth:          {What: "opencode is not logged in", Next: "run `opencode auth login` in a terminal, or set the key of a provider in the environment of Pollux"},
-	agent.Settings:      {What: "opencode has no model of its own selected and would ask its free service", Next: `set "model" in its opencode.json, or name a model such as anthropic/claude-sonnet-4-5`},
-	agent.BadModel:      {What: "opencode has no such model", Next: "run `opencode models` to see the names, or leave the model out"},
-	agent.Crashed:       {What: "opencode ended without a result", Next: "try again; if it happens again, run `opencode run hello` in a terminal"},
-	agent.Failed:        {What: "opencode failed", Next: "run `opencode run hello` in a terminal to see more"},
-}
+var fault = release.Error
 
 // variables are those that opencode needs to find its settings and the services of models.
 // Without those that name settings of the project, permissions or another database.
@@ -177,11 +165,7 @@ func start(l agent.Launch) (agent.Command, error) {
 	if reason := runsCode(l.Env, l.Dir); reason != "" {
 		return agent.Command{}, fault(agent.Unenforceable, reason)
 	}
-	tmp := filepath.Join(l.TempDir, "tmp")
-	if err := os.Mkdir(tmp, 0o700); err != nil {
-		return agent.Command{}, err
-	}
-	return agent.Command{Args: []string{"acp"}, Env: append(childEnv(l.Env, tmp),
+	return agent.Command{Args: []string{"acp"}, Env: append(childEnv(l.Env, l.Tmp()),
 		"OPENCODE_DISABLE_PROJECT_CONFIG=1", "OPENCODE_CONFIG_CONTENT="+settings(l.Dir),
 		"OPENCODE_DISABLE_LSP_DOWNLOAD=1",
 		// The conversations do not belong into the user's history.

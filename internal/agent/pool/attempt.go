@@ -69,7 +69,10 @@ func (a *attempt) result() agent.Result {
 // when the agent no longer works on it.
 func (s *session) exchange(ctx context.Context, req agent.Request, prompt string, idle time.Duration, emit func(agent.Event)) (result agent.Result, ended <-chan struct{}, err error) {
 	w := s.w
-	content, err := content(req, w.agent.Warm.Prompt(prompt))
+	if w.agent.Warm.Prompt != nil {
+		prompt = w.agent.Warm.Prompt(prompt)
+	}
+	content, err := content(req, prompt)
 	if err != nil {
 		return agent.Result{}, nil, err
 	}
@@ -250,7 +253,8 @@ func (w *process) Update(u agent.Update) {
 		a.news = time.Now()
 		switch u.Kind {
 		case agent.MessageChunk:
-			if u.Text != "" && !w.agent.Warm.Notice(u.Text) {
+			notice := w.agent.Warm.Notice
+			if u.Text != "" && (notice == nil || !notice(u.Text)) {
 				a.transcript.Text(u.Text, a.news)
 			}
 		case agent.RetryAnnounced:

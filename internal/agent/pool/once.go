@@ -77,7 +77,7 @@ func (p *Pool) runOnce(ctx context.Context, program agent.Program, req agent.Req
 	run.flush()
 	result.Runner = agent.Spawned
 	if run.unescape {
-		result.Answer, result.Narration = p.agent.Unescape(result.Answer), p.agent.Unescape(result.Narration)
+		result.Answer, result.Narration = p.agent.OneShot.Unescape(result.Answer), p.agent.OneShot.Unescape(result.Narration)
 	}
 	return result, ended, err
 }
@@ -90,7 +90,7 @@ func (run *run) send(ev agent.Event) {
 		whole := strings.TrimRight(text, `\`)
 		run.held = text[len(whole):]
 		if whole != "" {
-			run.emit(agent.Text{Text: run.p.agent.Unescape(whole)})
+			run.emit(agent.Text{Text: run.p.agent.OneShot.Unescape(whole)})
 		}
 		return
 	}
@@ -111,7 +111,7 @@ func (run *run) start(program agent.Program) (err error) {
 	prompt := row.OneShot.Prompt(run.req.Prompt, run.req.Images)
 	// The model quotes the escapes of the prompt. If the prompt itself contains
 	// some, the two cannot be distinguished.
-	run.unescape = !run.req.Verbatim && row.Escapes(run.req.Prompt) && row.Unescape(run.req.Prompt) == run.req.Prompt
+	run.unescape = !run.req.Verbatim && row.Escaped(run.req.Prompt) && row.OneShot.Unescape(run.req.Prompt) == run.req.Prompt
 	if len(prompt) > row.MaxPrompt {
 		return row.Error(agent.TooLong, fmt.Sprintf("%d bytes; %s accepts %d", len(prompt), row.DisplayName, row.MaxPrompt))
 	}

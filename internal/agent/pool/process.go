@@ -424,6 +424,9 @@ func (w *process) readStderr() {
 // noter returns a function that keeps the end of what an agent writes to a stream of
 // errors, and acts on the signs in it.
 func (w *process) noter() func([]byte) {
+	if w.agent.Warm.Monitor == nil {
+		return func(b []byte) { w.note(agent.Signs{}, b) }
+	}
 	monitor := w.agent.Warm.Monitor(w.source.Env)
 	return func(b []byte) { w.note(monitor.Read(b), b) }
 }

@@ -17,7 +17,7 @@ import (
 )
 
 func idleProcess() *process {
-	return newProcess(&agent.Agent{Warm: new(agent.Warm)}, agent.Source{}, agent.Program{}, key{}, agent.Wall{}, slog.New(slog.DiscardHandler))
+	return newProcess(&agent.Agent{Driver: agent.Driver{Warm: new(agent.Warm)}}, agent.Source{}, agent.Program{}, key{}, agent.Wall{}, slog.New(slog.DiscardHandler))
 }
 
 // A creator is an agent that creates a session each time create is called.
@@ -208,12 +208,14 @@ func TestRetiredProcessPreparesNothing(t *testing.T) {
 // idlePool returns a pool for one process of an agent that does not exist.
 func idlePool() *Pool {
 	row := &agent.Agent{
-		Environment: func(agent.Env) []string { return nil },
-		Locate: func(agent.Source) (agent.Program, error) {
-			return agent.Program{Path: "/none", Version: "1.0.0"}, nil
+		Finder: agent.Finder{
+			Environment: func(agent.Env) []string { return nil },
+			Locate: func(agent.Source) (agent.Program, error) {
+				return agent.Program{Path: "/none", Version: "1.0.0"}, nil
+			},
+			ReadOnly: func(agent.Source, agent.Program) error { return nil },
 		},
-		ReadOnly: func(agent.Source, agent.Program) error { return nil },
-		Warm:     &agent.Warm{Inputs: func(agent.Source, agent.Program, string) []string { return nil }},
+		Driver: agent.Driver{Warm: &agent.Warm{Inputs: func(agent.Source, agent.Program, string) []string { return nil }}},
 	}
 	return newPool(row, agent.Options{Warm: agent.Limits{Processes: 1}})
 }

@@ -399,43 +399,40 @@ func (c *crowd) open(name string) (*queue.Runner, agent.Source, error) {
 		c.mu.Unlock()
 		return spawned{child: child, stdout: child, stderr: io.NopCloser(strings.NewReader(""))}, nil
 	}
-	return queue.New(row, p), agent.Source{}, nil
+	return queue.New(&row.Explainer, p), agent.Source{}, nil
 }
 
 func crowdRow(name string) *agent.Agent {
 	return &agent.Agent{
-		Name: name, DisplayName: name, Command: name, MaxPrompt: 1 << 20,
-		Environment: func(env agent.Env) []string { return []string{"KEY=" + env.Get("KEY")} },
-		Account:     func(env agent.Env, _ string) string { return env.Get("KEY") },
-		Locate: func(agent.Source) (agent.Program, error) {
-			return agent.Program{Path: "/" + name, Argv: []string{"/" + name}, Version: "1"}, nil
+		Name: name, DisplayName: name,
+		Finder: agent.Finder{
+			Command:     name,
+			Environment: func(env agent.Env) []string { return []string{"KEY=" + env.Get("KEY")} },
+			Locate: func(agent.Source) (agent.Program, error) {
+				return agent.Program{Path: "/" + name, Argv: []string{"/" + name}, Version: "1"}, nil
+			},
+			ReadOnly: func(agent.Source, agent.Program) error { return nil },
 		},
-		ReadOnly:   func(agent.Source, agent.Program) error { return nil },
-		Tidy:       func(_ agent.Env, message string) string { return message },
-		KindOf:     func(string) agent.Kind { return "" },
-		Cause:      func(agent.Env, string) string { return "" },
-		ResetAfter: func(string) time.Duration { return 0 },
-		Warm: &agent.Warm{
+		Driver: agent.Driver{MaxPrompt: 1 << 20, Warm: &agent.Warm{
 			Single:  name == "beta",
 			Command: func(l agent.Launch) (agent.Command, error) { return agent.Command{Env: l.Env}, nil },
 			Connect: func(r io.ReadCloser, _ io.WriteCloser, _ bool, client agent.Client) agent.Conn {
 				return &fakeConn{fakeChild: r.(*fakeChild), client: client, said: make(map[string][]string), cancels: make(map[string]context.CancelFunc)}
 			},
-			Prompt:  func(text string) string { return text },
-			Inputs:  func(agent.Source, agent.Program, string) []string { return nil },
-			Notice:  func(string) bool { return false },
-			Usage:   func(json.RawMessage) (string, agent.Tokens) { return "", agent.Tokens{} },
-			Monitor: func(agent.Env) agent.Monitor { return noSigns{} },
+			Inputs: func(agent.Source, agent.Program, string) []string { return nil },
+			Usage:  func(json.RawMessage) (string, agent.Tokens) { return "", agent.Tokens{} },
 			Failure: func(_ agent.Env, _ int, message string, _ []string) *agent.Error {
 				return &agent.Error{Kind: agent.Failed, Message: message}
 			},
+		}},
+		Explainer: agent.Explainer{
+			Account: func(env agent.Env, _ string) string { return env.Get("KEY") },
+			Tidy:    func(_ agent.Env, message string) string { return message },
+			KindOf:  func(string) agent.Kind { return "" },
+			Cause:   func(agent.Env, string) string { return "" },
 		},
 	}
 }
-
-type noSigns struct{}
-
-func (noSigns) Read([]byte) agent.Signs { return agent.Signs{} }
 
 // A fakeChild is a process of a fake agent. It is also its own standard output.
 type fakeChild struct {

@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -24,17 +25,54 @@ import (
 )
 
 // A Release says which program an agent is, and since which release Pollux can keep it from
-// changing files. Its methods are fields of [agent.Agent].
+// changing files.
 type Release struct {
-	// Command is the program's name on the PATH. Packages are the npm packages that it may be a
-	// part of.
-	Command  string
-	Packages []string
+	// Name is the agent's name for people. Command is the program's name on the PATH, and
+	// Variable the one that overrides it. Packages are the npm packages that it may be a part of.
+	Name, Command, Variable string
+	Packages                []string
 	// Oldest is that release, such as "1.0.102".
 	Oldest string
+	// Update is the command that installs a newer release. Try is one that asks the agent a
+	// question in a terminal.
+	Update, Try string
 	// Env returns the environment of the program's processes. tmp is their temporary directory.
-	Env      func(env agent.Env, tmp string) []string
+	Env func(env agent.Env, tmp string) []string
+	// Remedies are added to those of [Release.AllRemedies], or replace them.
 	Remedies agent.Remedies
+}
+
+// Finder returns the release as a part of the agent's row. environment returns the variables
+// that the agent receives.
+func (r *Release) Finder(environment func(agent.Env) []string) agent.Finder {
+	return agent.Finder{
+		Command: r.Command, CommandVar: r.Variable, Environment: environment,
+		Locate: r.Locate, AskVersion: r.AskVersion, ReadOnly: r.ReadOnly,
+	}
+}
+
+// AllRemedies describes the failures of the agent: those that all agents have in common, and
+// [Release.Remedies].
+func (r *Release) AllRemedies() agent.Remedies {
+	all := agent.Remedies{
+		agent.TooOld: {What: "this " + r.Name + " is too old to be enforced read-only", Next: fmt.Sprintf("update it with `%s` (%s or newer)", r.Update, strings.TrimSuffix(r.Oldest, ".0"))},
+		agent.NoVersion: {What: "this " + r.Name + " does not report its version, so Pollux does not use it",
+			Next: fmt.Sprintf("run `%s --version` in a terminal to see what it prints, or set %s to %s itself and not to a wrapper", r.Command, r.Variable, r.Name)},
+		agent.Strayed: {What: r.Name + " used a tool that Pollux denies, and was stopped", Next: "check what it changed, and update " + r.Name},
+		agent.Stalled: {What: r.Name + " stopped making progress", Next: fmt.Sprintf("run `%s` in a terminal to see whether it waits for a login, then try again", r.Command)},
+		agent.Crashed: {What: r.Name + " ended without a result", Next: fmt.Sprintf("try again; if it happens again, run `%s` in a terminal", r.Try)},
+		agent.Failed:  {What: r.Name + " failed", Next: fmt.Sprintf("run `%s` in a terminal to see more", r.Try)},
+	}
+	if len(r.Packages) > 0 {
+		all[agent.NotInstalled] = agent.Remedy{What: r.Name + " is not installed", Next: fmt.Sprintf("install it with `npm install -g %s`, or set %s to it", r.Packages[0], r.Variable)}
+	}
+	maps.Copy(all, r.Remedies)
+	return all
+}
+
+// Error returns an error with the agent's remedy.
+func (r *Release) Error(kind agent.Kind, message string) *agent.Error {
+	return r.AllRemedies().Error(kind, message)
 }
 
 // Locate returns the program of a source without running it: the command, unless the source
@@ -47,7 +85,7 @@ func (r *Release) Locate(from agent.Source) (agent.Program, error) {
 		p, err = r.At(from, path)
 	}
 	if err != nil {
-		return agent.Program{}, r.Remedies.Error(agent.NotInstalled, agent.Line(from.Env, err.Error()))
+		return agent.Program{}, r.Error(agent.NotInstalled, agent.Line(from.Env, err.Error()))
 	}
 	return p, nil
 }
@@ -141,13 +179,13 @@ func (r *Release) ReadOnly(_ agent.Source, p agent.Program) error {
 	oldest, _ := numbers(r.Oldest)
 	switch {
 	case p.Late:
-		return r.Remedies.Error(agent.NoVersion, fmt.Sprintf("%s --version took longer than %s", p.Path, VersionTimeout))
+		return r.Error(agent.NoVersion, fmt.Sprintf("%s --version took longer than %s", p.Path, VersionTimeout))
 	case p.Version == "":
-		return r.Remedies.Error(agent.NoVersion, p.Path+" --version failed, or printed no version")
+		return r.Error(agent.NoVersion, p.Path+" --version failed, or printed no version")
 	case err != nil:
-		return r.Remedies.Error(agent.NoVersion, fmt.Sprintf("it reports %q", agent.Shorten(p.Version, 60)))
+		return r.Error(agent.NoVersion, fmt.Sprintf("it reports %q", agent.Shorten(p.Version, 60)))
 	case slices.Compare(got, oldest) < 0:
-		return r.Remedies.Error(agent.TooOld, p.Version)
+		return r.Error(agent.TooOld, p.Version)
 	}
 	return nil
 }
@@ -174,14 +212,23 @@ type Variables struct {
 }
 
 // Account returns an identity for the account that the variables of an environment with these
-// names, and the login in the directory home, stand for. It is a hash that reveals neither.
+// names, and the login in the directory home, stand for.
 func Account(env agent.Env, home string, names ...string) string {
-	h := sha256.New()
+	return Identity(append(Values(env.Get, names...), paths.Real(home))...)
+}
+
+// Values returns variables with their values.
+func Values(get func(name string) string, names ...string) (all []string) {
 	for _, name := range names {
-		fmt.Fprintf(h, "%q=%q\n", name, env.Get(name))
+		all = append(all, name, get(name))
 	}
-	fmt.Fprintf(h, "%q", paths.Real(home))
-	return hex.EncodeToString(h.Sum(nil)[:16])
+	return all
+}
+
+// Identity returns a hash of texts, which reveals none of them.
+func Identity(texts ...string) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q", texts))
+	return hex.EncodeToString(sum[:16])
 }
 
 // common are the variables that every agent receives.

@@ -59,7 +59,7 @@ func newAccount(id string) *account {
 
 // acquire waits for the turn of a request of a caller. It calls report with the position in the queue,
 // counted from 1, whenever it changes.
-func (a *account) acquire(ctx context.Context, row *agent.Agent, name string, queue agent.Queue, report func(position int)) (*ticket, error) {
+func (a *account) acquire(ctx context.Context, row *agent.Explainer, name string, queue agent.Queue, report func(position int)) (*ticket, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}

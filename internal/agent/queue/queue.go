@@ -39,7 +39,7 @@ type Attempter interface {
 // called.
 type Runner struct {
 	Attempter
-	agent  *agent.Agent
+	agent  *agent.Explainer
 	ctx    context.Context // ends with Close
 	cancel context.CancelCauseFunc
 
@@ -48,7 +48,7 @@ type Runner struct {
 }
 
 // New returns a runner that asks an agent through an attempter, which Close closes too.
-func New(row *agent.Agent, attempter Attempter) *Runner {
+func New(row *agent.Explainer, attempter Attempter) *Runner {
 	r := &Runner{Attempter: attempter, agent: row, accounts: make(map[string]*account)}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	return r
@@ -189,7 +189,11 @@ func (q *request) learn(model string, result agent.Result, err error) {
 	case err == nil:
 		q.account.answered(model, result.Model)
 	case errors.As(err, &fault) && (fault.Kind == agent.QuotaDay || fault.Kind == agent.QuotaMinute):
-		q.account.refused(fault.Kind, q.agent.ResetAfter(fault.Message), model, result.Model)
+		reset := time.Duration(0)
+		if q.agent.ResetAfter != nil {
+			reset = q.agent.ResetAfter(fault.Message)
+		}
+		q.account.refused(fault.Kind, reset, model, result.Model)
 	}
 }
 

@@ -19,9 +19,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var row = &agent.Agent{
-	Name: "test", DisplayName: "Test", VarPrefix: "TEST_",
-	Account: func(env agent.Env, _ string) string { return env.Get("KEY") },
+var row = &agent.Explainer{
+	VarPrefix: "TEST_",
+	Account:   func(env agent.Env, _ string) string { return env.Get("KEY") },
 	ResetAfter: func(message string) time.Duration {
 		d, _ := time.ParseDuration(message)
 		return d

@@ -23,7 +23,13 @@ import (
 
 // release is the first one known to be read-only with the settings of this package.
 var release = program.Release{
-	Command: "qwen", Packages: []string{"@qwen-code/qwen-code"}, Oldest: "0.24.0", Env: childEnv, Remedies: remedies,
+	Name: "Qwen Code", Command: "qwen", Variable: "QWEN_PATH", Packages: []string{"@qwen-code/qwen-code"},
+	Oldest: "0.24.0", Update: "npm install -g @qwen-code/qwen-code@latest", Try: "qwen -p hello", Env: childEnv,
+	Remedies: agent.Remedies{
+		agent.Auth:     {What: "Qwen Code is not logged in", Next: "run `qwen` once in a terminal and use /auth, or set OPENAI_API_KEY in the environment of Pollux"},
+		agent.Settings: {What: "Qwen Code's settings are invalid", Next: "correct the file that it names"},
+		agent.BadModel: {What: "Qwen Code has no such model", Next: "run `qwen` and use /model to see the names, or leave the model out"},
+	},
 }
 
 var readTools = []string{"read_file", "grep_search", "glob", "list_directory"}
@@ -39,42 +45,25 @@ var otherTools = []string{
 func Agent() *agent.Agent { return row }
 
 var row = acp.Row(agent.Agent{
-	Name: "qwen", DisplayName: "Qwen Code", Model: "Qwen",
-	Clients: []string{"qwen"},
-	Command: release.Command, CommandVar: "QWEN_PATH", VarPrefix: "QWEN_",
+	Name: "qwen", DisplayName: release.Name, Model: "Qwen",
+	Clients:      []string{"qwen"},
 	ExampleModel: "qwen3-coder-plus",
 	Provider:     "qwen",
-
-	ReadTools: readTools, WriteTools: []string{"write_file", "edit", "run_shell_command"},
-	ToolVerbs: map[string]string{
-		"read_file": "reading", "list_directory": "listing", "glob": "looking for files", "grep_search": "searching the files for",
+	Finder:       release.Finder(variables.Of),
+	Driver: agent.Driver{
+		ReadTools: readTools, WriteTools: []string{"write_file", "edit", "run_shell_command"},
+		Warm: &agent.Warm{Command: start, Connect: connect, Inputs: inputs, Tool: tool, Failure: failure},
 	},
-
-	Environment: variables.Of, Account: account,
-
-	Locate: release.Locate, AskVersion: release.AskVersion, ReadOnly: release.ReadOnly,
-
-	Remedies: remedies, KindOf: kindOf,
-
-	Warm: &agent.Warm{
-		Command: start, Connect: connect, Inputs: inputs, Tool: tool, Failure: failure,
+	Explainer: agent.Explainer{
+		VarPrefix: "QWEN_", Account: account, Remedies: release.AllRemedies(), KindOf: kindOf,
+		ToolVerbs: map[string]string{
+			"read_file": "reading", "list_directory": "listing", "glob": "looking for files", "grep_search": "searching the files for",
+		},
 	},
 })
 
 // fault returns an error with this agent's remedy.
-var fault = remedies.Error
-
-var remedies = agent.Remedies{
-	agent.NotInstalled: {What: "Qwen Code is not installed", Next: "install it with `npm install -g @qwen-code/qwen-code`, or set QWEN_PATH to it"},
-	agent.TooOld:       {What: "this Qwen Code is too old to be enforced read-only", Next: "update it with `npm install -g @qwen-code/qwen-code@latest` (0.24 or newer)"},
-	agent.NoVersion:    {What: "this Qwen Code does not report its version, so Pollux does not use it", Next: "run it with --version in a terminal to see what it prints, or set QWEN_PATH to Qwen Code itself"},
-	agent.Strayed:      {What: "Qwen Code used a tool that is denied, and was stopped", Next: "check what it changed, and update Qwen Code"},
-	agent.Auth:         {What: "Qwen Code is not logged in", Next: "run `qwen` once in a terminal and use /auth, or set OPENAI_API_KEY in the environment of Pollux"},
-	agent.Settings:     {What: "Qwen Code's settings are invalid", Next: "correct the file that it names"},
-	agent.BadModel:     {What: "Qwen Code has no such model", Next: "run `qwen` and use /model to see the names, or leave the model out"},
-	agent.Crashed:      {What: "Qwen Code ended without a result", Next: "try again; if it happens again, run `qwen -p hello` in a terminal"},
-	agent.Failed:       {What: "Qwen Code failed", Next: "run `qwen -p hello` in a terminal to see more"},
-}
+var fault = release.Error
 
 // variables are those that Qwen Code needs to find its settings and the services of models.
 var variables = program.Variables{
@@ -182,10 +171,7 @@ func settings(env agent.Env) []byte {
 
 // start returns the command of a process.
 func start(l agent.Launch) (agent.Command, error) {
-	tmp, system, trusted := filepath.Join(l.TempDir, "tmp"), filepath.Join(l.TempDir, "settings.json"), filepath.Join(l.TempDir, "trusted.json")
-	if err := os.Mkdir(tmp, 0o700); err != nil {
-		return agent.Command{}, err
-	}
+	system, trusted := filepath.Join(l.TempDir, "settings.json"), filepath.Join(l.TempDir, "trusted.json")
 	if err := os.WriteFile(system, settings(l.Env), 0o600); err != nil {
 		return agent.Command{}, err
 	}
@@ -200,7 +186,7 @@ func start(l agent.Launch) (agent.Command, error) {
 			// No server has this name.
 			"--allowed-mcp-server-names=" + rand.Text(),
 		},
-		Env:      append(childEnv(l.Env, tmp), "QWEN_CODE_SYSTEM_SETTINGS_PATH="+system, "QWEN_CODE_TRUSTED_FOLDERS_PATH="+trusted),
+		Env:      append(childEnv(l.Env, l.Tmp()), "QWEN_CODE_SYSTEM_SETTINGS_PATH="+system, "QWEN_CODE_TRUSTED_FOLDERS_PATH="+trusted),
 		Writable: program.OwnDirs(Writable(l.Env)...),
 	}, nil
 }

@@ -33,11 +33,7 @@ func TestMain(m *testing.M) {
 // testTimeout is how long a step may take on a busy machine.
 const testTimeout = 60 * time.Second
 
-var row = &agent.Agent{
-	Name: "test", DisplayName: "Test",
-	Account:    func(agent.Env, string) string { return "" },
-	ResetAfter: func(string) time.Duration { return 0 },
-}
+var row = &agent.Explainer{Account: func(agent.Env, string) string { return "" }}
 
 // A script is a runner with scripted answers. It lists the forgotten conversations.
 type script struct {
@@ -98,7 +94,7 @@ func newServer(r *queue.Runner, idle time.Duration) *Server {
 	return &Server{
 		Version: "test", IdleTimeout: idle, Log: slog.New(slog.DiscardHandler),
 		Open: func(name string) (*queue.Runner, agent.Source, error) {
-			if name != row.Name {
+			if name != "test" {
 				return nil, agent.Source{}, nil
 			}
 			return r, agent.Source{Command: "own"}, nil
