@@ -88,8 +88,7 @@ func (w *world) screen(env []string, argv ...string) screen {
 			w.t.Logf("the screen of %s:\n%s", filepath.Base(argv[0]), s.Text())
 		}
 		all := append(children(w.t, s.PID), s.PID) // the shell may end before the agent in it
-		// A daemon, such as Codex CLI's, does not end.
-		all = slices.DeleteFunc(all, func(pid int) bool { return isBelow(pid, w.home) })
+		all = slices.DeleteFunc(all, w.isDaemon)
 		s.Close()
 		for _, pid := range all {
 			waitGone(w.t, pid)

@@ -24,30 +24,32 @@ func (w *world) installCodex() (bin string, env []string) { return w.configure("
 func (w *world) codex() screen {
 	w.t.Helper()
 	bin, env := w.installCodex()
-	w.t.Cleanup(func() { killBelow(w.t, w.home) }) // its daemon stays
+	w.t.Cleanup(w.endDaemon)
 	s := w.screen(env, bin)
 	s.see("scripted default")
 	return s
 }
 
-// killBelow ends the processes whose program is in a directory.
-func killBelow(t *testing.T, dir string) {
+// endDaemon ends the daemon that Codex CLI has left for the user of a world.
+func (w *world) endDaemon() {
 	all, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
-		t.Error(err)
+		w.t.Error(err)
 	}
 	for _, process := range all {
-		if pid, _ := strconv.Atoi(filepath.Base(process)); isBelow(pid, dir) {
+		if pid, _ := strconv.Atoi(filepath.Base(process)); w.isDaemon(pid) {
 			kill(pid)
-			waitGone(t, pid)
+			waitGone(w.t, pid)
 		}
 	}
 }
 
-// isBelow reports whether the program of a process is in a directory.
-func isBelow(pid int, dir string) bool {
-	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
-	return err == nil && strings.HasPrefix(exe, dir+"/")
+// isDaemon reports whether a process is the daemon that Codex CLI starts for the user of a
+// world. It does not end with the CLI.
+func (w *world) isDaemon(pid int) bool {
+	args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	env, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	return bytes.Contains(args, []byte("\x00app-server\x00")) && bytes.Contains(env, []byte("HOME="+w.home+"\x00"))
 }
 
 // codexSocket returns the socket that Codex CLI asks.
@@ -246,7 +248,7 @@ func TestCodex(t *testing.T) {
 	t.Run("run", func(t *testing.T) {
 		w := newCodexWorld(t)
 		bin, env := w.installCodex()
-		t.Cleanup(func() { killBelow(t, w.home) })
+		t.Cleanup(w.endDaemon)
 		env = append(env, "PATH="+filepath.Dir(bin)+string(os.PathListSeparator)+os.Getenv("PATH"))
 		cli := w.screen(env, polluxBinary, "run", "--no-browser", "--", "codex")
 		cli.see("scripted default")

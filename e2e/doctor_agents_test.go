@@ -78,7 +78,7 @@ func TestDoctorAgents(t *testing.T) {
 				waitExists(t, p.codexSocket())
 				tt.then(p)
 				p.wantOf("codex", append(tt.want, "warning mode")...) // in a folder that the user trusts, it does not ask
-				t.Cleanup(func() { killBelow(t, w.home) })            // its daemon stays
+				t.Cleanup(w.endDaemon)
 				cli := p.screen(append(slices.Clone(p.env), own...), bin)
 				cli.see("scripted default")
 				cli.ask("/ide")

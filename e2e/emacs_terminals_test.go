@@ -64,9 +64,8 @@ func withLisp(dir string) string {
 	return fmt.Sprintf("(let ((default-directory %q)) (normal-top-level-add-subdirs-to-load-path))\n", dir)
 }
 
-// initEl is the beginning of an init.el. Otherwise Emacs would compile packages to machine
-// code for some seconds. It does that once, and a user's Emacs has done it.
-const initEl = "; -*- lexical-binding: t -*-\n(setq native-comp-deferred-compilation nil native-comp-jit-compilation nil)\n"
+// initEl is the beginning of an init.el.
+const initEl = "; -*- lexical-binding: t -*-\n"
 
 // sitInEmacs starts Emacs with lines of init.el.
 func (w *world) sitInEmacs(init string, files ...string) *desk {

@@ -113,7 +113,7 @@ var askers = []asker{
 		command: "codex", title: "Codex CLI", release: codexVersion, dialect: "codexide", find: codexide.InputLine,
 		install: func(w *world) (argv, env []string) {
 			bin, env := w.installCodex()
-			w.t.Cleanup(func() { killBelow(w.t, w.home) }) // its daemon stays
+			w.t.Cleanup(w.endDaemon)
 			return []string{bin}, env
 		},
 		shellCall:  fakemodel.Part{Call: "exec_command", Args: args("cmd", "touch made", "sandbox_permissions", "require_escalated", "justification", "x")},

@@ -158,12 +158,11 @@ var Kinds = []Kind{
 		Name: "emacs", Binary: "emacs",
 		start: func(e *Editor, dir string) ([]string, error) {
 			e.socket = filepath.Join(dir, "emacs.sock")
-			// Emacs would compile the plugin to machine code for some seconds. It does that once,
-			// and a user's Emacs has done it.
+			if err := e.compileNothing(); err != nil {
+				return nil, err
+			}
 			return []string{"emacs", "-nw", "--eval", fmt.Sprintf(`(progn (setq server-socket-dir %q server-name "emacs.sock"
-				inhibit-startup-screen t suggest-key-bindings nil
-				native-comp-deferred-compilation nil native-comp-jit-compilation nil
-				comp-enable-subr-trampolines nil native-comp-enable-subr-trampolines nil) (server-start))`, dir)}, nil
+				inhibit-startup-screen t suggest-key-bindings nil) (server-start))`, dir)}, nil
 		},
 		ask: func(e *Editor, expression string) (string, error) {
 			ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
@@ -229,6 +228,25 @@ func (k Kind) Start(ctx context.Context, dir, cwd string, env []string, files ..
 		return nil, err
 	}
 	return e, e.Until(ctx, "1", "1")
+}
+
+// compileNothing keeps Emacs from compiling the packages that it loads, and the plugin, to
+// machine code. That takes more of the processor than a test. Emacs does it once, and a user's
+// Emacs has done it.
+func (e *Editor) compileNothing() error {
+	home := ""
+	for _, kv := range e.env {
+		if value, ok := strings.CutPrefix(kv, "HOME="); ok {
+			home = value
+		}
+	}
+	dir := filepath.Join(home, ".emacs.d")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "early-init.el"), []byte(`(setq native-comp-deferred-compilation nil
+	native-comp-jit-compilation nil comp-enable-subr-trampolines nil native-comp-enable-subr-trampolines nil)
+`), 0o600)
 }
 
 // Ask evaluates an expression of the editor's language.

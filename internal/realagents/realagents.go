@@ -82,6 +82,9 @@ func (u User) Configure(name string) (env []string, err error) {
 		"tools": {"useRipgrep": false},
 		"privacy": {"usageStatisticsEnabled": false}}`)
 	case "codex":
+		if err := u.linkCodex(); err != nil {
+			return nil, err
+		}
 		return []string{"FAKE_KEY=none"}, u.write(".codex/config.toml", fmt.Sprintf(`
 model = "scripted"
 model_provider = "fake"
@@ -135,6 +138,17 @@ trust_level = "trusted"
 		"privacy": {"usageStatisticsEnabled": false}, "ide": {"enabled": true, "hasSeenNudge": true}, "tools": {"approvalMode": "default"}}`)
 	}
 	return nil, fmt.Errorf("unknown agent %q", name)
+}
+
+// linkCodex lets Codex CLI start its daemon from where it is installed. Otherwise it copies itself,
+// 0.4 GB, below each home.
+func (u User) linkCodex() error {
+	link := filepath.Join(u.Home, ".codex", "packages", "app-server-daemon", "current")
+	if err := os.MkdirAll(filepath.Dir(link), 0o700); err != nil {
+		return err
+	}
+	os.Remove(link) // of an earlier call
+	return os.Symlink(filepath.Dir(filepath.Dir(Program(u.Cache, "codex"))), link)
 }
 
 // CopilotEnv returns the variables that lead Copilot CLI to the model.
