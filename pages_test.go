@@ -115,7 +115,7 @@ var securityTests = map[string]string{
 // pageTests names tests of other pages. A name may end in the name of a subtest.
 var pageTests = map[string]string{
 	"docs/CLAUDE-CODE.md": `
-		TestBeforeWrite TestClaude/session TestClaude/lock TestClaude/run
+		TestBeforeWrite TestClaude/session TestClaude/lock
 		TestClaudeDiagnosticsWithoutReview TestClaudeDiagnostics TestClaudeEnv TestClaudeModes
 		TestClaudeTraps/another_user TestClaudeTraps/no_view TestContext TestDiagnosticsTimeout
 		TestDiagnostics TestEditorDiagnostics/emacs_with_Flycheck

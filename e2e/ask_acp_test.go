@@ -28,6 +28,8 @@ type acpAgent struct {
 	// read is a call that reads the file hello.txt of the project, and reading the tool's name.
 	read    func(project string) fakemodel.Part
 	reading string
+	// then asks more of the same process, if it is set.
+	then func(c *runnerClient)
 	// unrestricted removes the restrictions from a command.
 	unrestricted func(agent.Command) agent.Command
 }
@@ -203,6 +205,9 @@ func (w *world) askACP(a acpAgent) {
 		}
 	}
 	w.wantFile(hello, "hello\n")
+	if a.then != nil {
+		a.then(c)
+	}
 	pids := workers(c)
 	c.Close()
 	for _, pid := range pids {

@@ -65,37 +65,32 @@ func TestAskOpencode(t *testing.T) {
 			return c
 		},
 	}
+	// opencode would run a plugin of the project.
+	a.then = func(c *runnerClient) {
+		for _, dir := range []string{"plugin", "plugins"} {
+			if err := os.MkdirAll(filepath.Join(w.project, ".opencode", dir), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			plugin := filepath.Join(".opencode", dir, "evil.js")
+			plant("plugin", plugin)
+			c.fails("with a plugin", agent.Unenforceable, filepath.Join(w.project, plugin), nil)
+			if err := os.Remove(filepath.Join(w.project, plugin)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.file("opencode.json", `{"plugin": ["./evil.js"]}`)
+		plant("plugin", "evil.js")
+		c.fails("with a named plugin", agent.Unenforceable, "opencode.json", nil)
+		os.Remove(filepath.Join(w.project, "opencode.json"))
+	}
 	w.askACP(a)
 	if r := w.asked1(t, "first question"); !strings.Contains(r.System, "the project's instructions") {
 		t.Error("the model did not get AGENTS.md")
 	}
 
-	// opencode would run a plugin of the project.
-	c := w.runner(a.row, &a)
-	c.answer("without a plugin", nil)
-	for _, dir := range []string{"plugin", "plugins"} {
-		if err := os.MkdirAll(filepath.Join(w.project, ".opencode", dir), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		plugin := filepath.Join(".opencode", dir, "evil.js")
-		plant("plugin", plugin)
-		c.fails("with a plugin", agent.Unenforceable, filepath.Join(w.project, plugin), nil)
-		if err := os.Remove(filepath.Join(w.project, plugin)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	w.file("opencode.json", `{"plugin": ["./evil.js"]}`)
-	plant("plugin", "evil.js")
-	c.fails("with a named plugin", agent.Unenforceable, "opencode.json", nil)
-	c.Close()
-	if _, err := os.Stat(pwned("plugin")); err == nil {
-		t.Error("the plugin ran")
-	}
-	os.Remove(filepath.Join(w.project, "opencode.json"))
-
 	// Without a login, it would ask a free service.
 	w.writeHome(config, "{}")
-	c = w.runner(a.row, &a)
+	c := w.runner(a.row, &a)
 	c.fails("without a login", agent.Auth, "opencode auth login", nil)
 	// Nor does it ask that service while the user has another one.
 	c.source.Env = append(c.source.Env, "ANTHROPIC_API_KEY=none")

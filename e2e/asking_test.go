@@ -13,8 +13,8 @@ import (
 
 // The first change of an agent whose user has chosen no mode, in a repository whose settings
 // allow it to write: `pollux run` starts it so that it asks, and Pollux shows the change if
-// the agent can be reviewed. With --own-mode, agents write that do not ask by default or in
-// this repository, which proves that they would not have asked.
+// the agent can be reviewed. In their own mode, agents that do not ask by default write, which proves that they would not have asked:
+// TestDoctorAgents shows it of opencode and Codex CLI.
 func TestFirstChangeIsAsked(t *testing.T) {
 	if !isolated(t) {
 		return
@@ -27,26 +27,59 @@ func TestFirstChangeIsAsked(t *testing.T) {
 		allows  [2]string // the repository's settings that allow edits
 		inline  bool      // it leaves the text above it on the screen
 		always  bool      // it asks by default
+		own     bool      // it is started in its own mode too
+		// before prepares the world, and then goes on after the question.
+		before func(w *world)
+		then   func(t *testing.T, w *world, cli screen, path string)
 	}{
-		{command: "gemini", ready: ready, asks: "Apply this change?", inline: true,
+		{command: "gemini", ready: ready, asks: "Apply this change?", inline: true, always: true,
 			allows: [2]string{".gemini/settings.json", `{"tools": {"allowed": ["write_file"]}}`}},
-		{command: "qwen", ready: ready, asks: "Apply this change?", inline: true,
+		{command: "qwen", ready: ready, asks: "Apply this change?", inline: true, own: true,
 			chosen: [2]string{".qwen/settings.json", `, "tools": {"approvalMode": "default"}`},
 			allows: [2]string{".qwen/settings.json", `{"permissions": {"allow": ["Edit"]}}`}},
-		{command: "copilot", ready: "/ commands", asks: "Do you want to create", always: true},
-		// It does not show the change, and no view is open.
-		{command: "claude", ready: "mode on", asks: "Opened changes in Pollux (run: pollux open)",
-			allows: [2]string{".claude/settings.json", `{"permissions": {"allow": ["Write"]}}`}},
+		{command: "copilot", ready: "/ commands", asks: "Do you want to create", always: true,
+			then: func(t *testing.T, w *world, cli screen, path string) {
+				out := w.pollux("status")
+				if !strings.Contains(out, "Copilot CLI "+copilotVersion) || !strings.Contains(out, path+"  of Copilot CLI, pending for") {
+					t.Errorf("the status is %s", out)
+				}
+				cli.press("Enter")
+				cli.see(after)
+				w.wantFile(path, "new\n")
+			}},
+		// It does not show the change, and no view is open. It connects to neither of two locks
+		// for a folder, unless it knows the port.
+		{command: "claude", ready: "mode on", asks: "Opened changes in Pollux (run: pollux open)", own: true,
+			before: (*world).lockOther,
+			allows: [2]string{".claude/settings.json", `{"permissions": {"allow": ["Write"]}}`},
+			then: func(t *testing.T, w *world, cli screen, path string) {
+				if c := w.running()[0].Clients[0]; c.Name != "Claude Code" || c.Version != claudeVersion {
+					t.Errorf("connected: %+v", c)
+				}
+				if _, err := os.Stat(filepath.Join(w.home, otherLock)); err != nil {
+					t.Errorf("the other lock: %v", err)
+				}
+				w.acceptDiff()
+				cli.see(after)
+				w.wantFile(path, "new\n")
+			}},
+		// With the variable of another companion, or of an IDE, it never connects.
 		{command: "opencode", ready: "Ask anything", asks: "Permission required",
+			before: func(w *world) { w.env = append(w.env, "CLAUDE_CODE_SSE_PORT=1") },
 			chosen: [2]string{".config/opencode/opencode.json", `"permission":{"bash":"ask","edit":"ask"},`},
 			allows: [2]string{"opencode.json", `{"permission": {"edit": "allow"}, "agent": {"build": {"permission": {"edit": "ask", "*": "allow"}}}}`}},
 		// Its sandbox refuses the command. To run it outside, the model would have to ask.
-		{command: "codex", ready: "scripted", asks: after},
+		{command: "codex", ready: "scripted", asks: after,
+			then: func(t *testing.T, w *world, cli screen, _ string) {
+				cli.ask("/ide")
+				cli.see("IDE context is on")
+				waitFor(t, "the agent", func() bool { all := w.running(); return len(all) == 1 && len(all[0].Clients) == 1 })
+			}},
 	} {
 		agent := askerOf(first.command)
 		for _, own := range []bool{false, true} {
 			name := first.command
-			if own && first.always {
+			if own && !first.own {
 				continue
 			}
 			if own {
@@ -73,8 +106,8 @@ func TestFirstChangeIsAsked(t *testing.T) {
 				if first.chosen[0] != "" {
 					w.replaceHome(first.chosen[0], first.chosen[1], "")
 				}
-				if first.command == "opencode" { // with the variable of another companion, or of an IDE, it never connects
-					env = append(env, "CLAUDE_CODE_SSE_PORT=1")
+				if first.before != nil {
+					first.before(w)
 				}
 				env = append(env, "PATH="+strings.Join(append(slices.Clone(w.path), os.Getenv("PATH")), string(os.PathListSeparator)))
 				if err := os.Remove(filepath.Join(w.home, ".local", "state", "pollux", "started")); err != nil {
@@ -99,12 +132,7 @@ func TestFirstChangeIsAsked(t *testing.T) {
 				}
 				cli.ask("write it")
 				if own {
-					if first.command != "codex" {
-						waitFor(t, "the warning", func() bool {
-							return strings.Contains(w.pollux("status"), " changes files without asking: ")
-						})
-					}
-					waitFor(t, "the file", func() bool { _, err := os.Stat(path); return err == nil })
+					w.wantsUnasked(path)
 					return
 				}
 				cli.see(first.asks)
@@ -118,16 +146,31 @@ func TestFirstChangeIsAsked(t *testing.T) {
 				if strings.Contains(out, "without asking") {
 					t.Errorf("the status is %s", out)
 				}
-				if first.command != "copilot" {
-					return
+				if first.then != nil {
+					first.then(t, w, cli, path)
 				}
-				if !strings.Contains(out, "Copilot CLI "+copilotVersion) || !strings.Contains(out, path+"  of Copilot CLI, pending for") {
-					t.Errorf("the status is %s", out)
-				}
-				cli.press("Enter")
-				cli.see(after)
-				w.wantFile(path, "new\n")
 			})
 		}
 	}
+}
+
+// otherLock is the lock of another companion, below the home.
+const otherLock = ".claude/ide/1.lock"
+
+// lockOther writes [otherLock].
+func (w *world) lockOther() {
+	w.t.Helper()
+	if err := os.MkdirAll(filepath.Join(w.home, filepath.Dir(otherLock)), 0o700); err != nil {
+		w.t.Fatal(err)
+	}
+	w.writeHome(otherLock, toJSON(w.t, map[string]any{
+		"pid": os.Getpid(), "workspaceFolders": []string{w.project}, "ideName": "Other", "transport": "ws", "authToken": "x",
+	}))
+}
+
+// wantsUnasked waits until an agent that asks nobody has written a file. The status warns of it.
+func (w *world) wantsUnasked(path string) {
+	w.t.Helper()
+	waitFor(w.t, "the warning", func() bool { return strings.Contains(w.pollux("status"), " changes files without asking: ") })
+	waitFor(w.t, "the file", func() bool { _, err := os.Stat(path); return err == nil })
 }

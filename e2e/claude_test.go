@@ -162,43 +162,6 @@ func TestClaude(t *testing.T) {
 			t.Errorf("%v is still there", locks)
 		}
 	})
-	// Claude Code connects to neither of two locks for a folder, unless it knows the
-	// port.
-	t.Run("run", func(t *testing.T) {
-		var path string
-		w := newClaudeWorld(t, claudeEdits(&path, "Edit", map[string]any{"old_string": "beta", "new_string": "BETA"}))
-		path = w.file("a.txt", "alpha\nbeta\n")
-		if err := os.Mkdir(filepath.Join(w.home, ".claude", "ide"), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		lock, err := json.Marshal(map[string]any{
-			"pid": os.Getpid(), "workspaceFolders": []string{w.project}, "ideName": "Other", "transport": "ws", "authToken": "x",
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		other := filepath.Join(".claude", "ide", "1.lock")
-		w.writeHome(other, string(lock))
-		bin, env := w.installClaude()
-		env = append(env, "PATH="+filepath.Dir(bin)+string(os.PathListSeparator)+os.Getenv("PATH"))
-		cli := w.screen(env, polluxBinary, "run", "--no-browser", "--", "claude", "--permission-mode", "default")
-		cli.see("? for shortcuts")
-		var all []running
-		waitFor(t, "the agent", func() bool {
-			all = w.running()
-			return len(all) == 1 && len(all[0].Clients) == 1
-		})
-		if c := all[0].Clients[0]; c.Name != "Claude Code" || c.Version != claudeVersion {
-			t.Errorf("connected: %+v", c)
-		}
-		if _, err := os.Stat(filepath.Join(w.home, other)); err != nil {
-			t.Errorf("the other lock: %v", err)
-		}
-		cli.ask("change it")
-		w.acceptDiff()
-		cli.see(after)
-		w.wantFile(path, "alpha\nBETA\n")
-	})
 	t.Run("demo", func(t *testing.T) {
 		w := newClaudeWorld(t, nil)
 		bin, _ := w.installClaude()

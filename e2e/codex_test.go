@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -244,23 +243,6 @@ func TestCodex(t *testing.T) {
 		if got := w.prompted("second"); !strings.Contains(got, "Active file: mine.txt") {
 			t.Errorf("the model receives %q", got)
 		}
-	})
-	t.Run("run", func(t *testing.T) {
-		w := newCodexWorld(t)
-		bin, env := w.installCodex()
-		t.Cleanup(w.endDaemon)
-		env = append(env, "PATH="+filepath.Dir(bin)+string(os.PathListSeparator)+os.Getenv("PATH"))
-		cli := w.screen(env, polluxBinary, "run", "--no-browser", "--", "codex")
-		cli.see("scripted default")
-		cli.ask("/ide")
-		cli.see("IDE context is on")
-		var all []editor.Status
-		waitFor(t, "the agent", func() bool {
-			if err := json.Unmarshal([]byte(w.pollux("status", "--json")), &all); err != nil {
-				t.Fatal(err)
-			}
-			return len(all) == 1 && len(all[0].Clients) == 1
-		})
 	})
 }
 

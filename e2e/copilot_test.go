@@ -168,6 +168,8 @@ func copilotSession(t *testing.T) {
 		}}}}}
 	}
 	e.mu.Unlock()
+	waitFor(t, "the lock", func() bool { return len(w.copilotLocks()) > 0 })
+	(&patient{world: w, editor: e, dir: w.project, bin: filepath.Dir(copilotCommand(t))}).wantOf("copilot")
 	cli := w.copilot()
 	w.copilotConnects(e, cli, 1)
 	// proposed asks an agent for a change, and returns it.

@@ -4,40 +4,56 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"pollux/internal/editor"
 	"pollux/internal/fakemodel"
 )
 
-// Causes of the other agents. The real agent behaves as doctor says.
+// Causes of the other agents. The real agent behaves as doctor says. TestCopilot has the healthy
+// Copilot CLI.
 func TestDoctorAgents(t *testing.T) {
 	if !isolated(t) {
 		return
 	}
 	says := func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say(after) }
+	// writes makes a model that writes new.txt with the call of an agent.
+	writes := func(agent string, w **world) fakemodel.Script {
+		return func(r fakemodel.Request) fakemodel.Reply {
+			if r.Step > 0 || !strings.Contains(r.Prompt, "write it") {
+				return fakemodel.Say(after)
+			}
+			return callFor(askerOf(agent).editCall, filepath.Join((*w).project, "new.txt"))
+		}
+	}
 	// opencode retries without end, so a variable that is set keeps it from a good companion.
 	t.Run("opencode", func(t *testing.T) {
 		for name, tt := range map[string]struct {
-			env   func(e *plugin) []string
+			env   []string
+			chose bool // the settings choose a mode
 			want  []string
-			comes bool
 		}{
-			"healthy": {func(*plugin) []string { return nil }, nil, true},
-			"with a port": {func(*plugin) []string { return []string{"CLAUDE_CODE_SSE_PORT=1"} },
-				[]string{"failed variables"}, false},
+			"asks nobody": {nil, false, []string{"warning mode"}},
+			"with a port": {[]string{"CLAUDE_CODE_SSE_PORT=1"}, true, []string{"failed variables"}},
 		} {
 			t.Run(name, func(t *testing.T) {
-				w := newClaudeWorld(t, says)
+				var w *world
+				w = newClaudeWorld(t, writes("opencode", &w))
 				bin, own := w.installOpencode()
+				if !tt.chose {
+					w.replaceHome(".config/opencode/opencode.json", `"permission":{"bash":"ask","edit":"ask"},`, "")
+				}
 				p := &patient{world: w, dir: w.project, bin: filepath.Dir(bin)}
 				p.editor = p.edit(nil)
 				waitFor(t, "the lock", func() bool { return len(p.claudeLocks()) > 0 })
-				p.set(tt.env(p.editor)...)
+				p.set(tt.env...)
 				p.wantOf("opencode", tt.want...)
 				cli := p.opencode(append(slices.Clone(p.env), own...), bin)
-				if tt.comes {
+				if !tt.chose {
 					waitFor(t, "the agent", func() bool { return len(p.editor.agents(t)) == 1 })
+					cli.ask("write it")
+					w.wantsUnasked(filepath.Join(w.project, "new.txt"))
 					return
 				}
 				cli.ask("hello")
@@ -49,51 +65,70 @@ func TestDoctorAgents(t *testing.T) {
 		}
 	})
 	t.Run("codex", func(t *testing.T) {
-		for name, tt := range map[string]struct {
-			then func(p *patient)
-			want []string
-			says string
-		}{
-			"healthy": {func(*patient) {}, nil, "IDE context is on"},
-			"another TMPDIR": {func(p *patient) {
-				other := filepath.Join(p.home, "tmp")
-				p.write(filepath.Join(other, "f"), "")
-				p.set("TMPDIR=" + other)
-			}, []string{"failed tmpdir"}, "IDE context could not be enabled"},
-			"others can write": {func(p *patient) {
-				if err := os.Chmod(filepath.Dir(p.codexSocket()), 0o777); err != nil {
-					p.t.Fatal(err)
-				}
-			}, []string{"failed directory"}, "IDE context could not be enabled"},
-			"no companion": {func(p *patient) {
-				p.editor.Client.Close()
-				p.editor.cmd.Wait()
-			}, []string{"failed companion"}, "IDE context could not be enabled"},
-		} {
-			t.Run(name, func(t *testing.T) {
-				w := newCodexWorld(t)
-				bin, own := w.installCodex()
-				p := &patient{world: w, dir: w.project, bin: filepath.Dir(bin)}
-				p.editor = p.edit(nil)
-				waitExists(t, p.codexSocket())
-				tt.then(p)
-				p.wantOf("codex", append(tt.want, "warning mode")...) // in a folder that the user trusts, it does not ask
+		examine := func(t *testing.T) (*patient, func(want ...string), func() screen) {
+			var w *world
+			w = newWorld(t, writes("codex", &w))
+			bin, own := w.installCodex()
+			p := &patient{world: w, dir: w.project, bin: filepath.Dir(bin)}
+			p.editor = p.edit(nil)
+			waitExists(t, p.codexSocket())
+			// In a folder that the user trusts, it does not ask.
+			finds := func(want ...string) { t.Helper(); p.wantOf("codex", append(want, "warning mode")...) }
+			return p, finds, func() screen {
 				t.Cleanup(w.endDaemon)
 				cli := p.screen(append(slices.Clone(p.env), own...), bin)
 				cli.see("scripted default")
-				cli.ask("/ide")
-				cli.see(tt.says)
-			})
+				return cli
+			}
 		}
+		const on, failed = "IDE context is on", "IDE context could not be enabled"
+		t.Run("one session", func(t *testing.T) {
+			p, finds, start := examine(t)
+			finds()
+			cli := start()
+			cli.ask("/ide")
+			cli.see(on)
+			cli.ask("write it")
+			waitExists(t, filepath.Join(p.project, "new.txt"))
+			cli.seeBelow("write it", after)
+
+			// Others can write to the directory of the socket.
+			dir := filepath.Dir(p.codexSocket())
+			if err := os.Chmod(dir, 0o777); err != nil {
+				t.Fatal(err)
+			}
+			finds("failed directory")
+			cli.ask("/ide off")
+			cli.see("IDE context is off")
+			cli.ask("/ide on")
+			cli.see(failed)
+
+			if err := os.Chmod(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			p.editor.Client.Close()
+			p.editor.cmd.Wait()
+			finds("failed companion")
+			cli.ask("/ide on")
+			waitFor(t, "the second answer", func() bool { return strings.Count(cli.Text(), failed) == 2 })
+		})
+		t.Run("another TMPDIR", func(t *testing.T) {
+			p, finds, start := examine(t)
+			other := filepath.Join(p.home, "tmp")
+			p.write(filepath.Join(other, "f"), "")
+			p.set("TMPDIR=" + other)
+			finds("failed tmpdir")
+			cli := start()
+			cli.ask("/ide")
+			cli.see(failed)
+		})
 	})
 	t.Run("copilot", func(t *testing.T) {
 		for name, tt := range map[string]struct {
-			root  func(p *patient) string
-			then  func(p *patient)
-			want  []string
-			comes bool
+			root func(p *patient) string
+			then func(p *patient)
+			want []string
 		}{
-			"healthy":        {comes: true},
 			"a folder above": {root: func(p *patient) string { return filepath.Dir(p.project) }, want: []string{"failed workspace"}},
 			"told not to connect": {want: []string{"failed auto-connect"}, then: func(p *patient) {
 				p.writeHome(filepath.Join(".copilot", "settings.json"), `{"banner": "never", "ide": {"autoConnect": false}}`)
@@ -124,10 +159,6 @@ func TestDoctorAgents(t *testing.T) {
 				p.wantOf("copilot", tt.want...)
 				cli := p.screen(append(slices.Clone(p.env), w.copilotEnv()...), bin)
 				cli.see(copilotReady)
-				if tt.comes {
-					waitFor(t, "the agent", func() bool { return len(p.editor.agents(t)) == 1 })
-					return
-				}
 				cli.ask("hello")
 				cli.see(after)
 				if all := p.editor.agents(t); len(all) > 0 {

@@ -126,6 +126,7 @@ trust_level = "trusted"
 	case "opencode": // it asks before it edits a file or runs a command
 		return []string{"OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_AUTOUPDATE=1"},
 			u.writeJSON(".config/opencode/opencode.json", map[string]any{
+				"$schema":    "https://opencode.ai/config.json", // it would add it, and a warm process would start again
 				"autoupdate": false, "share": "disabled", "model": "fake/scripted", "permission": map[string]any{"edit": "ask", "bash": "ask"},
 				"provider": map[string]any{"fake": map[string]any{
 					"npm": "@ai-sdk/openai-compatible", "name": "Fake", "models": map[string]any{"scripted": map[string]any{"name": "Scripted"}},
@@ -133,7 +134,8 @@ trust_level = "trusted"
 				}},
 			})
 	case "qwen": // it asks before it edits a file
-		return []string{"OPENAI_BASE_URL=" + u.Model + "/v1", "OPENAI_API_KEY=none", "OPENAI_MODEL=scripted"},
+		// Without the last one, it starts itself again with more memory.
+		return []string{"OPENAI_BASE_URL=" + u.Model + "/v1", "OPENAI_API_KEY=none", "OPENAI_MODEL=scripted", "QWEN_CODE_NO_RELAUNCH=true"},
 			u.write(".qwen/settings.json", `{"security": {"auth": {"selectedType": "openai"}}, "general": {"enableAutoUpdate": false},
 		"privacy": {"usageStatisticsEnabled": false}, "ide": {"enabled": true, "hasSeenNudge": true}, "tools": {"approvalMode": "default"}}`)
 	}
