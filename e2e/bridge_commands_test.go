@@ -40,37 +40,41 @@ func bridgeRunsNoCommand(t *testing.T) {
 	}
 	c := w.bridge()
 	before := disk(t, w.project, filepath.Join(w.home, ".gemini", "extensions"))
-	commandsOf := func(start string) []string {
-		all := []string{"init", "evil now"}
-		if runner(t) == agent.Spawned { // it starts a process per prompt
-			return all
+	ask := func(start, prompt string) {
+		t.Helper()
+		seen := len(w.model.Requests())
+		o := c.call("query", map[string]any{"prompt": start + prompt})
+		o.want(t, false, "asked:", prompt)
+		if strings.Contains(o.text, "own words") || len(w.model.Requests()) == seen {
+			t.Errorf("%q ran a command: %s", start+prompt, o.text)
 		}
-		all = append(all, "extensions uninstall mine", "extensions disable mine --scope user", "extensions link "+other)
-		if strings.HasPrefix(start, "\ufeff") {
-			all = append(all, "extensions install "+other, "extensions enable mine --scope user", "extensions update --all",
-				"memory refresh", "restore", "help")
-		}
-		return all
-	}
-	starts := []string{"\ufeff/"}
-	if runner(t) == agent.Warmed {
-		starts = append(starts, "\ufeff$", "/ ", "\u200b/", "\x00/")
-		for _, r := range strings.TrimSuffix(fakecli.JSSpace, "\ufeff") {
-			starts = append(starts, string(r)+"/")
+		if after := disk(t, w.project, filepath.Join(w.home, ".gemini", "extensions")); after != before {
+			t.Fatalf("%q changed the disk from\n%s\nto\n%s", start+prompt, before, after)
 		}
 	}
-	for _, start := range starts {
-		for _, prompt := range commandsOf(start) {
-			seen := len(w.model.Requests())
-			o := c.call("query", map[string]any{"prompt": start + prompt})
-			o.want(t, false, "asked:", prompt)
-			if strings.Contains(o.text, "own words") || len(w.model.Requests()) == seen {
-				t.Errorf("%q ran a command: %s", start+prompt, o.text)
-			}
-			if after := disk(t, w.project, filepath.Join(w.home, ".gemini", "extensions")); after != before {
-				t.Fatalf("%q changed the disk from\n%s\nto\n%s", start+prompt, before, after)
-			}
+	all := []string{"init", "evil now"}
+	if runner(t) == agent.Spawned { // it starts a process per prompt
+		for _, prompt := range all {
+			ask("\ufeff/", prompt)
 		}
+		w.wantNothingLeft(c)
+		return
+	}
+	all = append(all, "extensions uninstall mine", "extensions disable mine --scope user", "extensions link "+other)
+	for _, start := range []string{"\ufeff/", "\ufeff$", "/ ", "\u200b/", "\x00/"} {
+		for _, prompt := range all {
+			ask(start, prompt)
+		}
+	}
+	for _, prompt := range []string{
+		"extensions install " + other, "extensions enable mine --scope user", "extensions update --all", "memory refresh", "restore", "help",
+	} {
+		ask("\ufeff/", prompt)
+		ask("\ufeff$", prompt)
+	}
+	// One command after each other character: TestNoToolRunsACommand has all with each tool.
+	for i, r := range strings.TrimSuffix(fakecli.JSSpace, "\ufeff") {
+		ask(string(r)+"/", all[i%len(all)])
 	}
 	w.wantNothingLeft(c)
 }
