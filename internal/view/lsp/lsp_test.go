@@ -32,14 +32,14 @@ type desk struct {
 	companion *jsonrpc2.Conn
 
 	mu     sync.Mutex
-	said   []string                      // methods and texts that the editor got
-	told   editor.Snapshot               // the last one that the companion received
-	init   editor.InitializeParams       // how it was introduced
-	calls  []string                      // the server's diff/... requests
-	choose string                        // what the user chooses; "" for nothing, "?" for an editor that cannot ask
-	accept []editor.DiffAcceptResult     // what the companion answers
-	texts  map[string]editor.DiffAccept  // the accepted ones
-	asked  func(actions []action) // before the user chooses
+	said   []string                     // methods and texts that the editor got
+	told   editor.Snapshot              // the last one that the companion received
+	init   editor.InitializeParams      // how it was introduced
+	calls  []string                     // the server's diff/... requests
+	choose string                       // what the user chooses; "" for nothing, "?" for an editor that cannot ask
+	accept []editor.DiffAcceptResult    // what the companion answers
+	texts  map[string]editor.DiffAccept // the accepted ones
+	asked  func(actions []action)       // before the user chooses
 }
 
 func (d *desk) do(f func()) {
