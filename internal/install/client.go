@@ -139,9 +139,9 @@ func (c Client) Plan(remove bool) (*Plan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s was not changed: %w", path, err)
 	}
-	p := newPlan(0o600, 0o700) // the entries of other servers contain keys
+	p := &Plan{fileMode: 0o600, dirMode: 0o700} // the entries of other servers contain keys
 	if after != before {
-		p.writes(path, before, after)
+		p.changes = []fileChange{{path: path, before: before, after: after}}
 		p.Text = udiff.Unified(path, path, before, after)
 	}
 	return p, nil

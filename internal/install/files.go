@@ -34,7 +34,7 @@ func (e Editor) Plan(remove bool) (*Plan, error) {
 	if found, err := exec.LookPath("pollux"); err == nil && found == command && !e.desktop {
 		command = "pollux"
 	}
-	p := newPlan(0o666, 0o755)
+	p := &Plan{fileMode: 0o666, dirMode: 0o755}
 	if e.dir != nil {
 		dir, err := e.dir(m)
 		if err != nil {
@@ -109,7 +109,7 @@ func (e Editor) planPackage(p *Plan, dir, command string, remove bool) error {
 	if remove {
 		clear(files)
 	}
-	var written, removed []string
+	var written, removed []fileChange
 	for _, name := range slices.Sorted(maps.Keys(had)) {
 		full := filepath.Join(dir, filepath.FromSlash(name))
 		now, err := disk.ReadFile(full, maxFile)
@@ -120,8 +120,7 @@ func (e Editor) planPackage(p *Plan, dir, command string, remove bool) error {
 			return fmt.Errorf("%s has your changes: move it away first, then try again", full)
 		}
 		if _, stays := files[name]; !stays {
-			p.removes(full, string(now))
-			removed = append(removed, full)
+			removed = append(removed, fileChange{path: full, before: string(now), remove: true})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -133,30 +132,32 @@ func (e Editor) planPackage(p *Plan, dir, command string, remove bool) error {
 		if _, ours := had[name]; err == nil && !ours {
 			return fmt.Errorf("%s was not written by pollux install: move it away first", full)
 		}
-		p.writes(full, string(now), files[name])
-		written = append(written, full)
-	}
-	manifest := filepath.Join(dir, manifestName)
-	if remove && len(data) > 0 {
-		p.removes(manifest, string(data))
-	} else if text, err := json.MarshalIndent(sums, "", "  "); err == nil && !remove && string(text)+"\n" != string(data) {
-		p.writes(manifest, string(data), string(text)+"\n")
-		if len(data) > 0 {
-			p.last = append(p.last, manifest) // until then, the old one is right
-		}
+		written = append(written, fileChange{path: full, before: string(now), after: files[name]})
 	}
 	p.shows("remove", dir, removed)
 	p.shows("write ", dir, written)
+	text, err := json.MarshalIndent(sums, "", "  ")
+	if err != nil {
+		return err
+	}
+	manifest := fileChange{path: filepath.Join(dir, manifestName), before: string(data), after: string(text) + "\n", remove: remove}
+	if remove && len(data) == 0 || !remove && manifest.after == manifest.before {
+		p.changes = slices.Concat(p.changes, written, removed)
+	} else if len(data) == 0 {
+		p.changes = slices.Concat(p.changes, []fileChange{manifest}, written, removed)
+	} else { // until then, the old one is right
+		p.changes = slices.Concat(p.changes, written, removed, []fileChange{manifest})
+	}
 	return nil
 }
 
 // shows adds files of a directory to the text for the user: the path if there is one, and
 // otherwise the directory, which belongs to Pollux.
-func (p *Plan) shows(verb, dir string, files []string) {
+func (p *Plan) shows(verb, dir string, files []fileChange) {
 	switch len(files) {
 	case 0:
 	case 1:
-		p.Text += fmt.Sprintf("%s %s\n", verb, files[0])
+		p.Text += fmt.Sprintf("%s %s\n", verb, files[0].path)
 	default:
 		p.Text += fmt.Sprintf("%s %s (%d files)\n", verb, dir, len(files))
 	}
@@ -230,11 +231,9 @@ func (e Editor) planConfig(m machine, p *Plan, command string, remove bool) erro
 				file, err)
 		}
 	}
-	if info, err := os.Lstat(file); after == "" && remove && err == nil && info.Mode().IsRegular() {
-		p.removes(file, before)
-	} else {
-		p.writes(file, before, after)
-	}
+	info, err := os.Lstat(file)
+	whole := after == "" && remove && err == nil && info.Mode().IsRegular()
+	p.changes = append(p.changes, fileChange{path: file, before: before, after: after, remove: whole})
 	p.Text += udiff.Unified(file, file, before, after)
 	return nil
 }

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,77 +26,51 @@ type Plan struct {
 	// package are written or removed, and how many.
 	Text string
 
-	write  map[string]string // new contents by path
-	last   []string          // paths in write; they are written after everything else
-	remove []string          // paths of files
-	before map[string]string // contents by path when the plan was made; "" for a missing file
-	dirs   []string          // package directories; they are removed once they are empty
+	changes []fileChange // in the order in which they are made
+	dirs    []string     // package directories; they are removed once they are empty
 
 	fileMode, dirMode fs.FileMode // for new files and directories
 }
 
-func newPlan(fileMode, dirMode fs.FileMode) *Plan {
-	return &Plan{write: make(map[string]string), before: make(map[string]string), fileMode: fileMode, dirMode: dirMode}
-}
-
-// writes adds a file to write, with its old and new content.
-func (p *Plan) writes(path, before, after string) {
-	p.write[path], p.before[path] = after, before
-}
-
-// removes adds a file to remove, with its content.
-func (p *Plan) removes(path, before string) {
-	p.remove = append(p.remove, path)
-	p.before[path] = before
+// A fileChange writes or removes a file.
+type fileChange struct {
+	path string
+	// before is the content when the plan was made, "" for a missing file.
+	before, after string
+	remove        bool
 }
 
 // Empty reports whether the plan changes nothing.
-func (p *Plan) Empty() bool { return len(p.write) == 0 && len(p.remove) == 0 }
-
-// contents returns the current contents of the files that the plan changes.
-func (p *Plan) contents() map[string]string {
-	now := make(map[string]string)
-	for _, name := range slices.Concat(slices.Collect(maps.Keys(p.write)), p.remove) {
-		data, _ := disk.ReadFile(name, maxFile)
-		now[name] = string(data)
-	}
-	return now
-}
+func (p *Plan) Empty() bool { return len(p.changes) == 0 }
 
 // Apply makes the change, unless a file has changed since the plan was made.
 func (p *Plan) Apply() error {
-	if !maps.Equal(p.before, p.contents()) {
-		return errors.New("the files have changed since; nothing was written: run this command again")
-	}
-	for _, name := range slices.Sorted(maps.Keys(p.write)) {
-		if slices.Contains(p.last, name) {
-			continue
-		}
-		if err := p.put(name); err != nil {
-			return err
+	for _, c := range p.changes {
+		if now, _ := disk.ReadFile(c.path, maxFile); string(now) != c.before {
+			return errors.New("the files have changed since; nothing was written: run this command again")
 		}
 	}
-	for _, name := range p.remove {
-		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		for d := filepath.Dir(name); p.owns(d) && os.Remove(d) == nil; d = filepath.Dir(d) {
-		}
-	}
-	for _, name := range p.last {
-		if err := p.put(name); err != nil {
+	for _, c := range p.changes {
+		if err := p.make(c); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// put writes a file of the plan.
-func (p *Plan) put(name string) error {
-	if err := os.MkdirAll(filepath.Dir(name), p.dirMode); err != nil {
+func (p *Plan) make(c fileChange) error {
+	if !c.remove {
+		if err := os.MkdirAll(filepath.Dir(c.path), p.dirMode); err != nil {
+			return err
+		}
+		return disk.EditFile(c.path, c.before, c.after, p.fileMode)
+	}
+	if err := os.Remove(c.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return disk.EditFile(name, p.before[name], p.write[name], p.fileMode)
+	for d := filepath.Dir(c.path); p.owns(d) && os.Remove(d) == nil; d = filepath.Dir(d) {
+	}
+	return nil
 }
 
 // owns reports whether a directory belongs to Pollux's package.

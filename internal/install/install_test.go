@@ -197,8 +197,8 @@ func TestInstallNoticesChanges(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		p := Plan{write: map[string]string{file: content + "ours\n"}, fileMode: 0o600, dirMode: 0o700}
-		p.before = p.contents()
+		change := fileChange{path: file, before: content, after: content + "ours\n"}
+		p := Plan{changes: []fileChange{change}, fileMode: 0o600, dirMode: 0o700}
 		if err := os.WriteFile(file, []byte(content+"more of mine\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -208,7 +208,7 @@ func TestInstallNoticesChanges(t *testing.T) {
 		if got, _ := os.ReadFile(file); string(got) != content+"more of mine\n" {
 			t.Errorf("the file holds %q", got)
 		}
-		p.before = p.contents()
+		p.changes[0].before = content + "more of mine\n"
 		if err := p.Apply(); err != nil {
 			t.Error(err)
 		}

@@ -44,8 +44,9 @@ func changeTOML(settings, command string, remove bool) (string, error) {
 	}
 	// Only Pollux's table may differ, and it must be correct.
 	now, err := servers(after)
-	if err != nil || !reflect.DeepEqual(withoutOurs(before), withoutOurs(now)) || (now.ours() == nil) != remove ||
-		!remove && (now.ours()["command"] != command || !startsBridge(now.ours())) {
+	has := now.ours()
+	if err != nil || (has == nil) != remove || !remove && (has["command"] != command || !startsBridge(has)) ||
+		!reflect.DeepEqual(withoutOurs(before), withoutOurs(now)) {
 		return "", byHand
 	}
 	return after, nil
@@ -139,22 +140,12 @@ func withCommand(settings, command string, hasArgs bool) string {
 	return strings.Join(slices.Insert(out, at, missing...), "")
 }
 
-func withoutOurs(settings tomlSettings) map[string]any {
-	out := make(map[string]any)
-	for k, v := range settings {
-		if servers, ok := v.(map[string]any); ok && k == "mcp_servers" {
-			rest := make(map[string]any)
-			for name, s := range servers {
-				if name != serverName {
-					rest[name] = s
-				}
-			}
-			if len(rest) == 0 {
-				continue
-			}
-			v = rest
+// withoutOurs removes the bridge's table from parsed settings.
+func withoutOurs(m tomlSettings) tomlSettings {
+	if all, ok := m["mcp_servers"].(map[string]any); ok {
+		if delete(all, serverName); len(all) == 0 {
+			delete(m, "mcp_servers")
 		}
-		out[k] = v
 	}
-	return out
+	return m
 }
