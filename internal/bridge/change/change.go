@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 )
 
 // A Set is a set of edits to files.
@@ -136,14 +135,12 @@ func parse(dir, prefix, answer string, unescape func(string) string) (Set, error
 		}
 		set.Edits = append(set.Edits, e)
 	}
-	var diff strings.Builder
 	for _, path := range order {
 		d, err := files[path].diff(prefix)
 		if err != nil {
 			return Set{}, err
 		}
-		diff.WriteString(d)
+		set.Diff += d
 	}
-	set.Diff = diff.String()
 	return set, nil
 }

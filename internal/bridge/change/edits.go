@@ -11,6 +11,7 @@ import (
 
 	"github.com/aymanbagabas/go-udiff"
 
+	"pollux/internal/hunk"
 	"pollux/internal/paths"
 )
 
@@ -91,17 +92,12 @@ func readFile(dir, path string, create bool) (*file, error) {
 	if crlf := strings.Count(f.text, "\r\n"); crlf > 0 && 2*crlf >= strings.Count(f.text, "\n") {
 		f.eol = "\r\n"
 	}
-	f.lines = splitLines(f.text)
-	for i, l := range f.lines {
-		f.lines[i] = strings.TrimRight(l, "\r\n")
-	}
+	f.lines = trimmed(hunk.Split(f.text))
 	return f, nil
 }
 
 // splitLines splits a text into lines that keep their line endings.
-func splitLines(text string) []string {
-	return slices.Collect(strings.Lines(text))
-}
+func splitLines(text string) []string { return slices.Collect(strings.Lines(text)) }
 
 // backslashed lists the file types in which a backslash has a meaning before a
 // character that agents escape.
@@ -136,11 +132,7 @@ func (f *file) place(b block, unescape func(string) string) (e Edit, err error) 
 		return e, err
 	}
 	e.Old, e.New = strings.Join(b.old, "\n"), strings.Join(b.new, "\n")
-	if b.create {
-		f.edits = append(f.edits, placed{e, b.new})
-		return e, nil
-	}
-	e.Delete = len(b.new) == 0
+	e.Delete = !b.create && len(b.new) == 0
 	for _, other := range f.edits {
 		if e.StartLine <= other.EndLine && other.StartLine <= e.EndLine {
 			return e, fmt.Errorf("two blocks change line %d of %s", max(e.StartLine, other.StartLine), f.path)

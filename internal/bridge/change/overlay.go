@@ -123,7 +123,6 @@ func (o *Overlay) edits(prefix string) (Set, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	set := Set{Edits: []Edit{}}
-	var diff strings.Builder
 	for _, path := range o.order {
 		f := o.files[path]
 		if !f.create && f.after == f.before {
@@ -138,9 +137,8 @@ func (o *Overlay) edits(prefix string) (Set, error) {
 		if err != nil {
 			return Set{}, err
 		}
-		diff.WriteString(d)
+		set.Diff += d
 	}
-	set.Diff = diff.String()
 	return set, nil
 }
 
@@ -181,7 +179,7 @@ func keepLineEndings(before, text string) string {
 		return text
 	}
 	plain := func(s string) string { return strings.ReplaceAll(s, "\r\n", "\n") }
-	old, changed := slices.Collect(strings.Lines(before)), slices.Collect(strings.Lines(plain(text)))
+	old, changed := splitLines(before), splitLines(plain(text))
 	// end returns the line ending of line i of old, or of the nearest line before
 	// it that has one.
 	end := func(i int) string {
