@@ -180,24 +180,21 @@ const (
 // jobTools lists the tools that ask an agent. They can run as jobs.
 var jobTools = []string{queryTool, changeTool, searchTool, structuredTool}
 
-func (s *Server) startJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	var args struct {
-		Tool      string          `json:"tool"`
-		Arguments json.RawMessage `json:"arguments"`
-	}
-	if r := s.input(ctx, req, req.Params.Arguments, &args, nil); r != nil {
-		return r, nil
-	}
+type startInput struct {
+	Tool      string          `json:"tool"`
+	Arguments json.RawMessage `json:"arguments"`
+}
+
+func (s *Server) startJob(ctx context.Context, req *mcp.CallToolRequest, args startInput) (*mcp.CallToolResult, error) {
 	if !slices.Contains(jobTools, args.Tool) {
-		return refused(fmt.Errorf("tool is %q: it must be one of %s",
-			shorten(args.Tool, 60), strings.Join(jobTools, ", "))), nil
+		return nil, fmt.Errorf("tool is %q: it must be one of %s", shorten(args.Tool, 60), strings.Join(jobTools, ", "))
 	}
 	in, r := s.question(ctx, req, args.Tool, args.Arguments)
 	if r != nil {
 		return r, nil
 	}
 	if err := s.checkJob(in); err != nil {
-		return refused(err), nil
+		return nil, err
 	}
 	j := &job{
 		id: rand.Text(), tool: args.Tool, about: summary(in.question()),
@@ -218,7 +215,7 @@ func (s *Server) startJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.C
 	})
 	if err != nil {
 		cancel(nil)
-		return refused(err), nil
+		return nil, err
 	}
 	r = notice(fmt.Sprintf(`Job %s has started. For its result, call wait-job {"jobId":"%s"}`, j.id, j.id))
 	r.Meta["jobId"] = j.id
@@ -234,25 +231,23 @@ func (s *Server) checkJob(in Input) error {
 	return err
 }
 
-func (s *Server) waitJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	var in struct {
-		JobID   string   `json:"jobId"`
-		Timeout *Integer `json:"timeout"`
-	}
-	if r := s.input(ctx, req, req.Params.Arguments, &in, nil); r != nil {
-		return r, nil
-	}
+type waitInput struct {
+	JobID   string   `json:"jobId"`
+	Timeout *Integer `json:"timeout"`
+}
+
+func (s *Server) waitJob(ctx context.Context, req *mcp.CallToolRequest, in waitInput) (*mcp.CallToolResult, error) {
 	wait := jobWaitTimeout
 	if in.Timeout != nil {
 		wait = time.Duration(*in.Timeout) * time.Millisecond
 		if wait < 0 || wait > maxJobWaitTimeout {
-			return refused(fmt.Errorf("timeout is %d: give milliseconds from 0 to %d",
-				*in.Timeout, maxJobWaitTimeout.Milliseconds())), nil
+			return nil, fmt.Errorf("timeout is %d: give milliseconds from 0 to %d",
+				*in.Timeout, maxJobWaitTimeout.Milliseconds())
 		}
 	}
 	j, err := s.jobs.get(in.JobID)
 	if err != nil {
-		return refused(err), nil
+		return nil, err
 	}
 	report := reporter(ctx, req)
 	over := time.NewTimer(wait)
@@ -289,16 +284,14 @@ func (s *Server) waitJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.Ca
 	}
 }
 
-func (s *Server) cancelJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	var in struct {
-		JobID string `json:"jobId"`
-	}
-	if r := s.input(ctx, req, req.Params.Arguments, &in, nil); r != nil {
-		return r, nil
-	}
+type cancelInput struct {
+	JobID string `json:"jobId"`
+}
+
+func (s *Server) cancelJob(ctx context.Context, _ *mcp.CallToolRequest, in cancelInput) (*mcp.CallToolResult, error) {
 	j, err := s.jobs.get(in.JobID)
 	if err != nil {
-		return refused(err), nil
+		return nil, err
 	}
 	ended := notice("The job has already ended: call wait-job for its result.")
 	select {
@@ -318,9 +311,6 @@ func (s *Server) cancelJob(ctx context.Context, req *mcp.CallToolRequest) (*mcp.
 	return notice("cancelled"), nil
 }
 
-func (s *Server) listJobs(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	if r := s.input(ctx, req, req.Params.Arguments, &struct{}{}, nil); r != nil {
-		return r, nil
-	}
-	return listed("jobs", s.jobs.list()), nil
+func (s *Server) listJobs(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, error) {
+	return listed("jobs", s.jobs.list())
 }

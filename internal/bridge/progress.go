@@ -22,6 +22,8 @@ const (
 	wordsInterval = time.Second
 	// progressLength is how many characters of a report clients show.
 	progressLength = 200
+	// keptWords is how many bytes of an unfinished answer are kept for reports.
+	keptWords = 600
 	// progressBacklog limits the reports that wait for a slow client. The oldest
 	// are dropped first.
 	progressBacklog = 64
@@ -73,34 +75,27 @@ func (p *progress) report(ctx context.Context) {
 	words := time.NewTicker(wordsInterval)
 	defer words.Stop()
 	for {
+		var messages []string
 		select {
 		case <-ctx.Done():
 			return
 		case <-p.steps.Ready():
-			steps := p.steps.TakeAll()
-			for _, s := range steps {
-				p.send(s)
-			}
-			if len(steps) > 0 {
-				beat.Reset(progressInterval)
-			}
+			messages = p.steps.TakeAll()
 		case <-words.C:
 			p.mu.Lock()
-			message := ""
 			if p.spoke {
-				message = oneLine(p.doing + ": " + p.words)
+				messages = []string{oneLine(p.doing + ": " + p.words)}
 				p.spoke = false
 			}
 			p.mu.Unlock()
-			if message != "" {
-				p.send(message)
-				beat.Reset(progressInterval)
-			}
 		case <-beat.C:
 			p.mu.Lock()
-			doing := p.doing
+			messages = []string{oneLine(fmt.Sprintf("%s (%s)", p.doing, time.Since(p.start).Round(time.Second)))}
 			p.mu.Unlock()
-			p.send(oneLine(fmt.Sprintf("%s (%s)", doing, time.Since(p.start).Round(time.Second))))
+		}
+		for _, message := range messages {
+			p.send(message)
+			beat.Reset(progressInterval)
 		}
 	}
 }
@@ -153,7 +148,11 @@ func (p *progress) event(ev agent.Event) {
 		if p.doing != "writing" {
 			p.doing, p.words = "writing", ""
 		}
-		p.words, p.spoke = lastWords(p.words+ev.Text), true
+		p.words += ev.Text
+		if cut := len(p.words) - keptWords; cut > 0 {
+			p.words = strings.ToValidUTF8(p.words[cut:], "")
+		}
+		p.spoke = true
 		p.mu.Unlock()
 	}
 }
@@ -161,15 +160,6 @@ func (p *progress) event(ev agent.Event) {
 // Doing says in one line what an agent does with a tool, such as "reading main.go".
 func Doing(row *agent.Agent, use agent.ToolUse) string {
 	return oneLine(strings.TrimSpace(cmp.Or(row.ToolVerbs[use.Name], use.Name) + " " + use.Summary))
-}
-
-// lastWords returns the last words of a text.
-func lastWords(s string) string {
-	const keep = 600
-	if len(s) > keep {
-		s = strings.ToValidUTF8(s[len(s)-keep:], "")
-	}
-	return s
 }
 
 // oneLine returns a report as one line that is safe for a terminal. It cuts a

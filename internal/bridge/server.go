@@ -289,14 +289,14 @@ func (s *Server) tools(row *agent.Agent, all []*asked) []tool {
 				"cacheKey":   text("The cacheKey from the first part."),
 				"chunkIndex": map[string]any{"type": "integer", "minimum": 1, "description": "The number of the part, from 1."},
 			},
-			none, []string{"cacheKey", "chunkIndex"}, reads, s.fetchChunk),
+			none, []string{"cacheKey", "chunkIndex"}, reads, local(s, s.fetchChunk)),
 		define("list-sessions", "List Sessions",
 			fmt.Sprintf("List the conversations that query can continue. A conversation ends %d minutes after "+
 				"its last query.", int(continued.after.Minutes())),
-			nil, none, none, reads, s.listSessions),
+			nil, none, none, reads, local(s, s.listSessions)),
 		define("close-session", "Close Session", "End a conversation that is no longer needed.",
 			map[string]any{"sessionId": text("The sessionId from an answer in the conversation.")},
-			none, []string{"sessionId"}, ends, s.closeSession),
+			none, []string{"sessionId"}, ends, local(s, s.closeSession)),
 		define(startJob, "Start Job",
 			"Start a call of "+strings.Join(inJobs[:last], ", ")+" or "+inJobs[last]+" that may take longer than you can wait. Returns a jobId immediately.",
 			map[string]any{
@@ -304,20 +304,20 @@ func (s *Server) tools(row *agent.Agent, all []*asked) []tool {
 				"arguments": schemaOf("object", fmt.Sprintf("The arguments of the tool. timeout may be up to %d.",
 					MaxTimeout.Milliseconds())),
 			},
-			none, []string{"tool", "arguments"}, asks, s.startJob),
+			none, []string{"tool", "arguments"}, asks, local(s, s.startJob)),
 		define("wait-job", "Wait for Job",
 			fmt.Sprintf("Wait for the result of a job. Results are kept for %d minutes.", int(endedJobs.after.Minutes())),
 			map[string]any{"timeout": integer(fmt.Sprintf("How long to wait, in milliseconds. Default: %d.",
 				jobWaitTimeout.Milliseconds()), 0, int(maxJobWaitTimeout.Milliseconds()))},
-			[]string{"jobId"}, []string{"jobId"}, reads, s.waitJob).withLargeResult(),
+			[]string{"jobId"}, []string{"jobId"}, reads, local(s, s.waitJob)).withLargeResult(),
 		define("cancel-job", "Cancel Job", "Cancel a job that is no longer needed.",
-			nil, []string{"jobId"}, []string{"jobId"}, ends, s.cancelJob),
+			nil, []string{"jobId"}, []string{"jobId"}, ends, local(s, s.cancelJob)),
 		define("list-jobs", "List Jobs", "List running jobs and recently ended jobs.",
-			nil, none, none, reads, s.listJobs),
+			nil, none, none, reads, local(s, s.listJobs)),
 		define("ping", "Health Check",
 			"Report whether {{agent}} is installed, its version, what it may do, and how many calls are running "+
 				"and waiting. Answers immediately, without asking a model.",
-			nil, none, none, reads, s.ping),
+			nil, none, none, reads, local(s, s.ping)),
 	}
 	if len(all) > 1 {
 		offerAgents(tools, all)
@@ -419,45 +419,52 @@ func (s *Server) answer(ctx context.Context, req *mcp.CallToolRequest, in Input)
 	return func() *mcp.CallToolResult { return s.panelResult(req, answers, cancelled) }
 }
 
-func (s *Server) fetchChunk(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	start := time.Now()
-	var in struct {
-		CacheKey   string   `json:"cacheKey"`
-		ChunkIndex *Integer `json:"chunkIndex"`
-	}
-	if r := s.input(ctx, req, req.Params.Arguments, &in, nil); r != nil {
+// local returns the handler of a tool that asks no agent. It reads the arguments for f, and
+// makes a result of its error.
+func local[In any](s *Server, f func(context.Context, *mcp.CallToolRequest, In) (*mcp.CallToolResult, error)) mcp.ToolHandler {
+	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		var in In
+		if r := s.input(ctx, req, req.Params.Arguments, &in, nil); r != nil {
+			return r, nil
+		}
+		r, err := f(ctx, req, in)
+		if err != nil {
+			r = refused(err)
+		}
 		return r, nil
 	}
-	m := func() Meta { return Meta{DurationMs: time.Since(start).Milliseconds(), Model: "none"} }
+}
+
+type chunkInput struct {
+	CacheKey   string   `json:"cacheKey"`
+	ChunkIndex *Integer `json:"chunkIndex"`
+}
+
+func (s *Server) fetchChunk(_ context.Context, _ *mcp.CallToolRequest, in chunkInput) (*mcp.CallToolResult, error) {
 	switch {
 	case in.CacheKey == "":
-		return failed(errors.New("cacheKey is missing: pass the one from the first part"), m()), nil
+		return nil, errors.New("cacheKey is missing: pass the one from the first part")
 	case in.ChunkIndex == nil || *in.ChunkIndex < 1:
-		return failed(errors.New("chunkIndex must be a whole number, starting from 1"), m()), nil
+		return nil, errors.New("chunkIndex must be a whole number, starting from 1")
 	}
 	text, total, err := s.b.chunks.get(in.CacheKey, int(*in.ChunkIndex))
 	if err != nil {
-		return failed(err, m()), nil
+		return nil, err
 	}
-	return page(text, in.CacheKey, int(*in.ChunkIndex), total, nil, meta(m())), nil
+	return page(text, in.CacheKey, int(*in.ChunkIndex), total, nil, meta(Meta{Model: "none"})), nil
 }
 
-func (s *Server) listSessions(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	if r := s.input(ctx, req, req.Params.Arguments, &struct{}{}, nil); r != nil {
-		return r, nil
-	}
-	return listed("sessions", s.b.conversations.list()), nil
+func (s *Server) listSessions(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, error) {
+	return listed("sessions", s.b.conversations.list())
 }
 
-func (s *Server) closeSession(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	var in struct {
-		SessionID string `json:"sessionId"`
-	}
-	if r := s.input(ctx, req, req.Params.Arguments, &in, nil); r != nil {
-		return r, nil
-	}
+type sessionInput struct {
+	SessionID string `json:"sessionId"`
+}
+
+func (s *Server) closeSession(_ context.Context, _ *mcp.CallToolRequest, in sessionInput) (*mcp.CallToolResult, error) {
 	if !s.b.conversations.close(in.SessionID) {
-		return refused(errors.New("there is no such session: list-sessions returns the existing ones")), nil
+		return nil, errors.New("there is no such session: list-sessions returns the existing ones")
 	}
 	return notice("closed"), nil
 }
@@ -474,24 +481,22 @@ func notice(s string) *mcp.CallToolResult { return text(s, Meta{Model: "none"}) 
 func refused(err error) *mcp.CallToolResult { return failed(err, Meta{Model: "none"}) }
 
 // listed returns a list as text and as structured content.
-func listed(name string, list any) *mcp.CallToolResult {
+func listed(name string, list any) (*mcp.CallToolResult, error) {
 	data, err := json.Marshal(map[string]any{name: list})
 	if err != nil {
-		return refused(err)
+		return nil, err
 	}
 	r := notice(string(data))
 	r.StructuredContent = json.RawMessage(data)
-	return r
+	return r, nil
 }
 
-func (s *Server) ping(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+func (s *Server) ping(ctx context.Context, _ *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, error) {
 	start := time.Now()
-	if r := s.input(ctx, req, req.Params.Arguments, &struct{}{}, nil); r != nil {
-		return r, nil
-	}
-	text, err := s.b.Ping(ctx)
-	m := meta(Meta{DurationMs: time.Since(start).Milliseconds(), Model: "none"})
-	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}, Meta: m, IsError: err != nil}, nil
+	state, err := s.b.Ping(ctx)
+	r := text(state, Meta{DurationMs: time.Since(start).Milliseconds(), Model: "none"})
+	r.IsError = err != nil
+	return r, nil
 }
 
 // Ping describes the state of the bridge and the agent. It does not ask a model.

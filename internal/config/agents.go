@@ -6,7 +6,6 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/BurntSushi/toml"
 
@@ -18,12 +17,29 @@ import (
 const ownAgents = "agents"
 
 var (
-	agentKeys = []string{"acp", "writable", "variables"}
 	agentName = lazy.Regexp(`^[a-z][a-z0-9-]{0,30}$`)
 	variable  = lazy.Regexp(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	// sharedNames are not the names of agents: other programs use the directories ~/.NAME.
 	sharedNames = []string{"bash", "cache", "config", "git", "gnupg", "local", "pollux", "ssh"}
 )
+
+// agentKeys are the keys of an agent. All values are lists.
+var agentKeys = []string{"acp", "writable", "variables"}
+
+// agentSetting returns a key of an agent as a row of the table of settings. check is nil for
+// a key that agents do not have.
+func agentSetting(name, key string) Setting {
+	s := Setting{Key: ownAgents + "." + name + "." + key, Kind: List}
+	switch key {
+	case "acp":
+		s.Help, s.check = "the command line of an agent that speaks the Agent Client Protocol", checkCommand
+	case "writable":
+		s.Help, s.check = "what it may change, apart from its own directories", checkWritable
+	case "variables":
+		s.Help, s.check = "environment variables that it receives, apart from its own", checkVariables
+	}
+	return s
+}
 
 // Agents returns the agents of the file with a valid command, sorted by name.
 func (v *Values) Agents() (all []agent.Definition) {
@@ -49,15 +65,6 @@ func (v *Values) agentSettings() (all []Setting) {
 	return all
 }
 
-func agentSetting(name, key string) Setting {
-	help := map[string]string{
-		"acp":       "the command line of an agent that speaks the Agent Client Protocol",
-		"writable":  "what it may change, apart from its own directories",
-		"variables": "environment variables that it receives, apart from its own",
-	}
-	return Setting{Key: ownAgents + "." + name + "." + key, Kind: List, Help: help[key]}
-}
-
 // decodeAgents sets the agents that a file defines.
 func (v *Values) decodeAgents(md *toml.MetaData, p toml.Primitive) {
 	var tables map[string]toml.Primitive
@@ -80,7 +87,11 @@ func (v *Values) decodeAgents(md *toml.MetaData, p toml.Primitive) {
 			continue
 		}
 		for _, key := range slices.Sorted(maps.Keys(table)) {
-			v.decodeAgent(md, agentSetting(name, key), table[key])
+			if s := agentSetting(name, key); s.check != nil {
+				v.decodeValue(md, s, table[key])
+			} else {
+				v.problem(line(md, table[key]), "unknown key %s: %s", s.Key, advice(closest(key, agentKeys), "%s"))
+			}
 		}
 		if _, ok := table["acp"]; !ok {
 			v.problem(at, `[agents.%s] has no acp: write its command, as in acp = ["%s", "acp"]`, name, name)
@@ -90,49 +101,29 @@ func (v *Values) decodeAgents(md *toml.MetaData, p toml.Primitive) {
 	}
 }
 
-// decodeAgent sets one value of an agent.
-func (v *Values) decodeAgent(md *toml.MetaData, s Setting, p toml.Primitive) {
-	at := line(md, p)
-	key := s.Key[strings.LastIndexByte(s.Key, '.')+1:]
-	if !slices.Contains(agentKeys, key) {
-		v.problem(at, "unknown key %s: %s", s.Key, advice(closest(key, agentKeys), "%s"))
-		return
+// The checks of an agent's values. Their errors continue the sentence "KEY is VALUE".
+
+func checkCommand(list []string) error {
+	if len(list) == 0 || list[0] == "" || !filepath.IsAbs(list[0]) && filepath.Base(list[0]) != list[0] {
+		return errors.New(`: start it with a program on the PATH or an absolute path, as in ["kimi", "acp"]`)
 	}
-	var raw any
-	err := md.PrimitiveDecode(p, &raw)
-	value := any(nil)
-	if err == nil {
-		value, err = s.fromFile(raw)
-	}
-	if err == nil {
-		err = checkAgent(key, value.([]string))
-	}
-	if err != nil {
-		v.problem(at, "%s is %s%v", s.Key, show(raw), err)
-		return
-	}
-	v.set(s, value, Origin{File: v.Path, Line: at})
+	return nil
 }
 
-// checkAgent checks a value of an agent. The error continues the sentence "KEY is VALUE".
-func checkAgent(key string, list []string) error {
-	switch key {
-	case "acp":
-		if len(list) == 0 || list[0] == "" || !filepath.IsAbs(list[0]) && filepath.Base(list[0]) != list[0] {
-			return errors.New(`: start it with a program on the PATH or an absolute path, as in ["kimi", "acp"]`)
+func checkWritable(list []string) error {
+	home := expand("~/")
+	for _, path := range list {
+		if within, err := filepath.Rel(path, home); err != nil || !filepath.IsAbs(path) || filepath.IsLocal(within) {
+			return fmt.Errorf(", with %q: write absolute paths, or ones that start with ~/, of what belongs to the agent alone", path)
 		}
-	case "writable":
-		home := expand("~/")
-		for _, path := range list {
-			if within, err := filepath.Rel(path, home); err != nil || !filepath.IsAbs(path) || filepath.IsLocal(within) {
-				return fmt.Errorf(", with %q: write absolute paths, or ones that start with ~/, of what belongs to the agent alone", path)
-			}
-		}
-	case "variables":
-		for _, name := range list {
-			if !variable().MatchString(name) {
-				return fmt.Errorf(`, with %q: write the names of variables, as in ["OPENAI_API_KEY"]`, name)
-			}
+	}
+	return nil
+}
+
+func checkVariables(list []string) error {
+	for _, name := range list {
+		if !variable().MatchString(name) {
+			return fmt.Errorf(`, with %q: write the names of variables, as in ["OPENAI_API_KEY"]`, name)
 		}
 	}
 	return nil

@@ -106,7 +106,11 @@ func (v *Values) decode(text string) {
 		}
 		if p, ok := table[key[1]]; ok {
 			delete(table, key[1]) // Keys repeats what is in an array of tables
-			v.decodeKey(&md, key[0]+"."+key[1], p)
+			if s, ok := Find(key[0] + "." + key[1]); ok {
+				v.decodeValue(&md, s, p)
+			} else {
+				v.unknown(key[0]+"."+key[1], line(&md, p))
+			}
 		}
 	}
 }
@@ -139,22 +143,17 @@ func tableNames() (names []string) {
 	return names
 }
 
-// decodeKey sets one value.
-func (v *Values) decodeKey(md *toml.MetaData, key string, p toml.Primitive) {
+// decodeValue sets one value.
+func (v *Values) decodeValue(md *toml.MetaData, s Setting, p toml.Primitive) {
 	at := line(md, p)
-	s, ok := Find(key)
-	if !ok {
-		v.unknown(key, at)
-		return
-	}
 	var raw any
 	if err := md.PrimitiveDecode(p, &raw); err != nil {
-		v.problem(at, "%s: %s: correct it", key, message(err))
+		v.problem(at, "%s: %s: correct it", s.Key, message(err))
 		return
 	}
 	value, err := s.fromFile(raw)
 	if err != nil {
-		v.problem(at, "%s is %s%v", key, show(raw), err)
+		v.problem(at, "%s is %s%v", s.Key, show(raw), err)
 		return
 	}
 	v.set(s, value, Origin{File: v.Path, Line: at})
@@ -220,6 +219,9 @@ func (s Setting) fromFile(raw any) (any, error) {
 		}
 		if !ok {
 			return nil, errors.New(`: write a list of strings, as in ["a", "b"]`)
+		}
+		if s.check != nil {
+			return list, s.check(list)
 		}
 		return list, nil
 	}

@@ -46,6 +46,9 @@ type Setting struct {
 	// Help says what the setting does, in a few words. The word in backquotes stands for
 	// the value in the help of a flag.
 	Help string
+	// check checks the value of a List in the file. Its error continues the sentence
+	// "KEY is VALUE".
+	check func([]string) error
 }
 
 // Commands that have the flags of a companion, and those that have a log.
