@@ -386,30 +386,29 @@ func (c *call) count(r agent.Result) {
 func (c *call) failure(err error, r agent.Result) error {
 	if errors.Is(err, errTimeout) {
 		c.meta.Partial = r.Partial() != ""
-		err = &timeoutError{c.timeout, time.Duration(c.meta.QueuedMs) * time.Millisecond, c.meta.Partial, c.b.cfg.Names}
+		err = c.timedOut()
 	}
 	return &Failure{Err: err, Partial: r.Partial()}
 }
 
-// A timeoutError is the error of a call that reached its deadline.
-type timeoutError struct {
-	timeout, queued time.Duration
-	partial         bool
-	names           *Names
+// timedOut returns the error of a call that reached its deadline. It is errTimeout.
+func (c *call) timedOut() error {
+	text := fmt.Sprintf("timed out after %s without an answer", seconds(c.timeout))
+	if c.meta.Partial {
+		text = fmt.Sprintf("timed out after %s, before the answer was complete", seconds(c.timeout))
+	}
+	if queued := time.Duration(c.meta.QueuedMs) * time.Millisecond; queued >= time.Second {
+		text += fmt.Sprintf(", %s of that in the queue", seconds(queued))
+	}
+	names := c.b.cfg.Names
+	return timeoutError(text + fmt.Sprintf(": ask for less, or raise %s (at most %s)", names.Timeout, names.Duration(MaxTimeout)))
 }
 
-func (e *timeoutError) Error() string {
-	s := fmt.Sprintf("timed out after %s without an answer", seconds(e.timeout))
-	if e.partial {
-		s = fmt.Sprintf("timed out after %s, before the answer was complete", seconds(e.timeout))
-	}
-	if e.queued >= time.Second {
-		s += fmt.Sprintf(", %s of that in the queue", seconds(e.queued))
-	}
-	return s + fmt.Sprintf(": ask for less, or raise %s (at most %s)", e.names.Timeout, e.names.Duration(MaxTimeout))
-}
+type timeoutError string
 
-func (e *timeoutError) Is(target error) bool { return target == errTimeout }
+func (e timeoutError) Error() string { return string(e) }
+
+func (timeoutError) Is(target error) bool { return target == errTimeout }
 
 // seconds returns a duration in seconds, or in milliseconds if it is shorter.
 func seconds(d time.Duration) string {

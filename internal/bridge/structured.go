@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -14,8 +15,6 @@ import (
 
 	"github.com/dlclark/regexp2/v2"
 	"github.com/santhosh-tekuri/jsonschema/v6"
-	"golang.org/x/text/language"
-	"golang.org/x/text/message"
 
 	"pollux/internal/agent"
 	"pollux/internal/lazy"
@@ -269,29 +268,16 @@ func problems(err error) []string {
 	} else if !errors.As(err, &ve) {
 		return []string{err.Error()}
 	}
-	printer := message.NewPrinter(language.English)
 	var out []string
-	var walk func(*jsonschema.ValidationError)
-	walk = func(e *jsonschema.ValidationError) {
-		if len(e.Causes) == 0 {
-			out = append(out, fmt.Sprintf("at %s: %s", pointer(e.InstanceLocation), e.ErrorKind.LocalizedString(printer)))
+	var walk func(*jsonschema.OutputUnit)
+	walk = func(unit *jsonschema.OutputUnit) {
+		if unit.Error != nil {
+			out = append(out, fmt.Sprintf("at %s: %s", cmp.Or(unit.InstanceLocation, "/"), unit.Error))
 		}
-		for _, cause := range e.Causes {
-			walk(cause)
+		for i := range unit.Errors {
+			walk(&unit.Errors[i])
 		}
 	}
-	walk(ve)
+	walk(ve.DetailedOutput())
 	return out
-}
-
-// pointer returns a JSON Pointer. The whole document is "/".
-func pointer(path []string) string {
-	if len(path) == 0 {
-		return "/"
-	}
-	var b strings.Builder
-	for _, p := range path {
-		b.WriteString("/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(p))
-	}
-	return b.String()
 }
