@@ -51,33 +51,39 @@ func attach(dir string, names []string, row *agent.Agent) (attachments, error) {
 		return a, err
 	}
 	defer root.Close()
-	var b strings.Builder
 	for _, name := range names {
-		rel, err := within(dir, name)
-		if err == nil && slices.Contains(imageTypes, strings.ToLower(filepath.Ext(rel))) {
-			if err = checkImage(root, rel); err == nil {
-				a.images = append(a.images, rel)
-				continue
-			}
-		} else if err == nil {
-			var text string
-			if text, err = change.ReadText(root, rel); err == nil && b.Len()+len(text) > maxFilesText {
-				err = fmt.Errorf("the files together exceed %d bytes", maxFilesText)
-			}
-			switch {
-			case err != nil:
-			case ambiguous(row, text):
-				fmt.Fprintf(&b, "\n\nThe file %s is not included: read it with your tools.", filepath.ToSlash(rel))
-				continue
-			default:
-				frame(&b, filepath.ToSlash(rel), text)
-				continue
-			}
+		if err := a.add(root, dir, name, row); err != nil {
+			a.skipped = append(a.skipped, name+": "+err.Error())
 		}
-		a.skipped = append(a.skipped, name+": "+err.Error())
 	}
-	a.text = b.String()
 	return a, nil
+}
+
+// add attaches one file.
+func (a *attachments) add(root *os.Root, dir, name string, row *agent.Agent) error {
+	rel, err := within(dir, name)
+	if err != nil {
+		return err
+	}
+	if slices.Contains(imageTypes, strings.ToLower(filepath.Ext(rel))) {
+		if err := checkImage(root, rel); err != nil {
+			return err
+		}
+		a.images = append(a.images, rel)
+		return nil
+	}
+	text, err := change.ReadText(root, rel)
+	switch {
+	case err != nil:
+		return err
+	case len(a.text)+len(text) > maxFilesText:
+		return fmt.Errorf("the files together exceed %d bytes", maxFilesText)
+	case ambiguous(row, text):
+		a.text += fmt.Sprintf("\n\nThe file %s is not included: read it with your tools.", filepath.ToSlash(rel))
+	default:
+		a.text += frame(filepath.ToSlash(rel), text)
+	}
+	return nil
 }
 
 // ambiguous reports whether escaping makes a text ambiguous, because parts of it
@@ -121,9 +127,8 @@ func checkImage(root *os.Root, rel string) error {
 	return err
 }
 
-// frame writes a file into a prompt. The fence around it is longer than any in
-// the file.
-func frame(b *strings.Builder, name, text string) {
+// frame returns a file for a prompt. The fence around it is longer than any in the file.
+func frame(name, text string) string {
 	fence := "```"
 	for strings.Contains(text, fence) {
 		fence += "`"
@@ -131,5 +136,5 @@ func frame(b *strings.Builder, name, text string) {
 	if text != "" && !strings.HasSuffix(text, "\n") {
 		text += "\n"
 	}
-	fmt.Fprintf(b, "\n\nThe file %s:\n%s\n%s%s", name, fence, text, fence)
+	return fmt.Sprintf("\n\nThe file %s:\n%s\n%s%s", name, fence, text, fence)
 }
