@@ -10,7 +10,7 @@ import (
 
 // ahead returns the handler of a tool. If the first call of a client asks nothing yet, such
 // as ping, the agent starts for the client's directory while that call is answered: a
-// question is likely to follow. tools/list is no sign of use, because clients send it when
+// question is likely to follow. tools/list does not mean use: clients send it when
 // they start.
 func (s *Server) ahead(t tool) mcp.ToolHandler {
 	asks := t.tool.Name == startJob || slices.Contains(jobTools, t.tool.Name) // for the call's own directory

@@ -12,7 +12,7 @@ import (
 	"pollux/internal/agent"
 )
 
-// An Asked is an agent that a bridge can ask, and for whom.
+// An Asked is an agent that a bridge can ask for a user.
 type Asked struct {
 	// Agent is a row of the table of agents. Source says for whom it runs.
 	Agent  *agent.Agent
@@ -92,7 +92,7 @@ func (b *Bridge) usable() []*asked {
 	return only(b.agents, (*asked).usable)
 }
 
-// Names returns the names of the agents that can be asked here.
+// Names returns the names of all agents that can be asked here.
 func (b *Bridge) Names() []string { return names(b.usable()) }
 
 func names(all []*asked) []string {
@@ -103,8 +103,8 @@ func names(all []*asked) []string {
 	return names
 }
 
-// pick returns the agent for a call: the one that it names, the one of the settings, or the
-// first usable one, if possible of another kind than the client.
+// pick returns the agent for a call: the named one, or the one in the settings, or the first
+// usable one. It prefers an agent that is not the client itself.
 func (b *Bridge) pick(c Common, search bool) (*asked, error) {
 	fits := func(a *asked) bool { return !search || a.searches() }
 	if name := strings.TrimSpace(c.Agent); name != "" {
@@ -168,8 +168,8 @@ func checkDepth() error {
 	return errors.New("you are being asked through Pollux yourself, so you cannot ask another agent through it: answer with what you know and can read")
 }
 
-// workers returns the processes of all agents, each once: those of a pool are the same
-// whichever runner is asked.
+// workers returns the processes of all agents, each once: all runners of a pool return the
+// same ones.
 func (b *Bridge) workers() []agent.Worker {
 	all := []agent.Worker{}
 	for _, a := range b.agents {

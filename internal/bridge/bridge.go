@@ -61,7 +61,7 @@ type Bridge struct {
 }
 
 // New returns a bridge that asks the agent of cfg through runner, and the others through
-// the runners that cfg opens. It returns an error if one of the user's prompt templates is
+// the runners that cfg opens. It returns an error if a prompt template of the user is
 // invalid. If New succeeds, the bridge owns the runners, and [Bridge.Close] closes them.
 func New(runner agent.Runner, cfg Config) (*Bridge, error) {
 	if cfg.Log == nil {
@@ -235,7 +235,7 @@ func (b *Bridge) begin(ctx context.Context, in Input, report func(string)) (cont
 	return ctx, c, nil
 }
 
-// use asks another agent than begin has chosen. The name may be empty.
+// use replaces the agent that begin has chosen. The name may be empty.
 func (c *call) use(name string) error {
 	if name == "" || name == c.agent.Agent.Name {
 		return nil

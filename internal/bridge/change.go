@@ -10,8 +10,7 @@ import (
 	"pollux/internal/bridge/change"
 )
 
-// Changes is the result of change mode, and the structured content of the tool's
-// result.
+// Changes is the result of change mode. The tool returns it as structured content.
 type Changes struct {
 	change.Set
 	// AppliedWrites reports whether files below the working directory changed
@@ -58,7 +57,7 @@ func schemaOf(kind, description string) map[string]any {
 	return map[string]any{"type": kind, "description": description}
 }
 
-// beginChange records the state of the files. Call it before any of them is read.
+// beginChange records the state of all files. Call it before any of them is read.
 func (c *call) beginChange(ctx context.Context) (*change.Task, error) {
 	task, err := change.Begin(ctx, c.dir)
 	if err != nil {
@@ -127,7 +126,7 @@ func (c *call) change(ctx context.Context, task *change.Task, talk *conversation
 }
 
 // edits returns the edits of a run: those made by its tools or, without any,
-// those in the blocks of its answer. prompt is the prompt that asks for blocks.
+// those in the blocks of its answer. prompt asked for blocks.
 func (c *call) edits(task *change.Task, r agent.Result, prompt string) (change.Set, error) {
 	if r.Changed {
 		set, err := task.Written()

@@ -14,7 +14,7 @@ import (
 type Config struct {
 	// Asked is the first agent that the bridge can ask.
 	Asked
-	// Runner holds the settings of the agent's runner. The bridge does not open
+	// Runner holds the settings of runners. The bridge does not open
 	// the runner, but reports Runner.Kind.
 	Runner agent.Options
 	// Others are more agents that calls can name. Open opens a runner for one of them,
@@ -36,7 +36,7 @@ type Config struct {
 	// Templates is a directory with the user's prompt templates. It may be
 	// empty.
 	Templates string
-	// NoPool keeps the processes in the bridge instead of sharing those of the pool.
+	// NoPool keeps processes in the bridge instead of sharing a pool.
 	// PoolIdleTimeout is how long a pool runs without a call.
 	NoPool          bool
 	PoolIdleTimeout time.Duration
@@ -53,7 +53,7 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Settings are the values of the user's settings, by their keys.
+// Settings are the user's settings, by their keys.
 type Settings interface {
 	Text(key string) string
 	Switch(key string) bool

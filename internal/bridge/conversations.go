@@ -30,7 +30,7 @@ type conversation struct {
 	used time.Time
 }
 
-// A transcript is what was said in a conversation, and the form of a conversation in a keeper.
+// A transcript holds the prompts and answers of a conversation. Keepers store it as JSON.
 type transcript struct {
 	Begun time.Time `json:"begun"`
 	// Agent is the name of the one that answered last. It is empty if an older version of
@@ -102,8 +102,8 @@ func newConversations(agents []*asked, cfg Config) *conversations {
 	return &conversations{agents: agents, own: cfg.History, names: cfg.Names, byID: make(map[string]*conversation)}
 }
 
-// keeper returns the keeper of the conversations that an agent continues, or nil. A pool
-// finds them whichever agent's runner asks it.
+// keeper returns the keeper of an agent's conversations, or nil. A pool finds a conversation
+// regardless of which runner asks.
 func (cs *conversations) keeper(a *asked) keeper {
 	if cs.own != nil {
 		return cs.own

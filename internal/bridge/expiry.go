@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// An expiry limits what is kept in a map: the time since its last use, the number of values
-// and their bytes; 0 bytes is no limit.
+// An expiry limits a map of kept values: the time since the last use of each, their number,
+// and their bytes; 0 bytes means no limit.
 type expiry struct {
 	after        time.Duration
 	items, bytes int
 }
 
-// A keptState is what an expiry looks at. A value in use is not removed.
+// A keptState describes a value for prune. A value in use is not removed.
 type keptState struct {
 	used  time.Time
 	bytes int

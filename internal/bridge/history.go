@@ -28,8 +28,8 @@ const (
 // A History keeps conversations in a directory that only the user can read, for callers
 // whose process ends after each query. Several processes may use one directory.
 //
-// The name of a file is a hash of the conversation's directory, a dash, and the
-// conversation's ID. Its modification time is that of the last use.
+// A file is named after a conversation: a hash of its directory, a dash, and its ID. The
+// modification time is the time of the last use.
 type History struct {
 	dir string
 	// report receives the error of a conversation that could not be kept.

@@ -15,7 +15,7 @@ import (
 type PanelAnswer struct {
 	Agent string `json:"agent"`
 	Text  string `json:"text"`
-	// Error says why there is no complete answer; Text may hold a part.
+	// Error says why the answer is incomplete or missing; Text may hold a part.
 	Error string   `json:"error,omitempty"`
 	Notes []string `json:"notes,omitempty"`
 	Meta  Meta     `json:"meta"`

@@ -27,7 +27,7 @@ type roots struct {
 	mu    sync.Mutex
 	root  string
 	known bool
-	turn  int // counts the changes of the client's roots
+	turn  int // counts how often the client has changed its roots
 }
 
 // watch forgets the root when the client changes its roots.

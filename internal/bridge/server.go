@@ -328,7 +328,7 @@ func (s *Server) tools(row *agent.Agent, all []*asked) []tool {
 	return tools
 }
 
-// searching reports whether one of the agents can search the web. If there is none, any may be
+// searching reports whether one of the agents can search the web. Without agents, any may be
 // installed later.
 func searching(all []*asked) bool {
 	return len(all) == 0 || slices.ContainsFunc(all, (*asked).searches)

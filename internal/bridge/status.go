@@ -37,7 +37,7 @@ type Status struct {
 	// pool's process, or 0 while the bridge is not connected to one.
 	Shared bool `json:"shared,omitempty"`
 	Pool   int  `json:"pool,omitempty"`
-	// Workers are the bridge's own processes, not those of the pool.
+	// Workers are the bridge's own processes, without the pool's.
 	Workers []agent.Worker `json:"workers"`
 }
 

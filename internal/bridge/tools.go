@@ -31,7 +31,7 @@ type Input interface {
 	common() Common
 	// check checks everything except for the [Common] part.
 	check(*Bridge) error
-	// question is what the user asks.
+	// question returns the user's question.
 	question() string
 	// searches reports whether the agent must be able to search the web.
 	searches() bool
@@ -197,7 +197,7 @@ func (in SearchInput) fulfill(ctx context.Context, c *call) (Answer, error) {
 // answer returns the answer of a run: the complete one, or the part that had
 // arrived at the timeout. Other failures are returned as errors.
 func (c *call) answer(r agent.Result, err error, skipped []string) (Answer, error) {
-	c.fellBack = c.fellBack && (err == nil || c.meta.Partial) // a failure is no answer
+	c.fellBack = c.fellBack && (err == nil || c.meta.Partial) // a failure does not answer
 	a := Answer{Text: r.Answer, Notes: c.notes(skipped)}
 	var f *Failure
 	if errors.As(err, &f) && c.meta.Partial {
@@ -245,7 +245,7 @@ func checkFiles(files []string) error {
 	return nil
 }
 
-// checkLength returns an error for a limit of the answer's length that makes no sense.
+// checkLength returns an error for an invalid limit of words.
 func (b *Bridge) checkLength(words *Integer) error {
 	if words != nil && (*words < 1 || *words > MaxWords) {
 		return fmt.Errorf("%s is %d: it must be a number of words from 1 to %d", b.cfg.Names.Length, *words, MaxWords)
@@ -261,8 +261,8 @@ func lengthLimit(words *Integer) string {
 	return fmt.Sprintf("\n\nAnswer in at most %d words.", *words)
 }
 
-// workingDirectory returns the real path of dir. If dir is empty, it returns the
-// working directory of the process.
+// workingDirectory returns the real path of dir, or the working directory of this process
+// if dir is empty.
 func workingDirectory(dir string) (string, error) {
 	if dir == "" {
 		dir = "."

@@ -13,7 +13,7 @@ import (
 	"pollux/internal/lazy"
 )
 
-// ownAgents is the name of the tables of agents. Only the file has them.
+// ownAgents is the table of agents, which only the file has.
 const ownAgents = "agents"
 
 var (
@@ -53,7 +53,7 @@ func (v *Values) Agents() (all []agent.Definition) {
 	return all
 }
 
-// agentSettings returns the settings of the agents as rows of the table of settings.
+// agentSettings returns the agents' settings as rows of the table of settings.
 func (v *Values) agentSettings() (all []Setting) {
 	for _, name := range v.agents {
 		for _, key := range agentKeys {

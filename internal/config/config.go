@@ -75,7 +75,7 @@ func (p *Problem) Error() string {
 
 // Values are the settings of one process.
 type Values struct {
-	// Path is the file, which may not exist; empty if there is no place for one.
+	// Path is the file, which may not exist. It is empty without a home directory.
 	Path string
 	// Problems holds what is invalid. The settings that it concerns have the value of the
 	// next source.
@@ -149,8 +149,8 @@ func (v *Values) FileErr() error {
 	return v.ErrFor(func(Setting) bool { return false })
 }
 
-// ErrFor returns the problems of the file, and those of the variables of some settings, as
-// one error, or nil.
+// ErrFor returns the problems of the file and of the variables of some settings as one
+// error, or nil.
 func (v *Values) ErrFor(matter func(Setting) bool) error {
 	return join(slices.DeleteFunc(slices.Clone(v.Problems), func(p *Problem) bool {
 		return p.File == "" && !matter(must(p.Key))

@@ -25,7 +25,7 @@ const EnvFile = "POLLUX_CONFIG"
 // maxFile limits the file, in bytes.
 const maxFile = 1 << 20
 
-// FilePath returns the path of the user's file: $POLLUX_CONFIG, or pollux/config.toml in
+// FilePath returns the path of the file: $POLLUX_CONFIG, or pollux/config.toml in
 // $XDG_CONFIG_HOME or ~/.config, on Windows in the roaming application data.
 func FilePath(getenv func(string) string) (string, error) {
 	if path := getenv(EnvFile); path != "" {
@@ -115,7 +115,7 @@ func (v *Values) decode(text string) {
 	}
 }
 
-// table returns the content of a table of the file; nil if it is not one of the settings'.
+// table returns the content of a table of the file, or nil if Pollux has no such table.
 func (v *Values) table(md *toml.MetaData, name string, p toml.Primitive) (table map[string]toml.Primitive) {
 	isTable := md.PrimitiveDecode(p, &table) == nil && table != nil
 	known := slices.Contains(tableNames(), name)
@@ -132,7 +132,7 @@ func (v *Values) table(md *toml.MetaData, name string, p toml.Primitive) (table 
 	return nil
 }
 
-// tableNames returns the names of the tables, in order.
+// tableNames returns the names of all tables, in order.
 func tableNames() (names []string) {
 	names = []string{ownAgents}
 	for _, s := range Settings {
@@ -257,7 +257,7 @@ func expand(path string) string {
 	return path
 }
 
-// line returns the line of a value. The library tells it only in errors.
+// line returns the line of a value. The library reports it only in errors.
 func line(md *toml.MetaData, p toml.Primitive) int {
 	return position(md.PrimitiveDecode(p, refuse{}))
 }

@@ -13,7 +13,7 @@ type Kind int
 
 const (
 	Text     Kind = iota // any string
-	Choice               // one of the setting's Choices
+	Choice               // a word in Choices
 	Switch               // a bool
 	Number               // an int
 	Duration             // a [time.Duration]; environment variables hold milliseconds
@@ -30,8 +30,8 @@ type Setting struct {
 	Kind Kind
 	// Default is written as in an environment variable.
 	Default string
-	// Choices are the words of a Choice. Those of a Switch are what its environment
-	// variable holds for true and for false, in that order, if not true and false.
+	// Choices are the words of a Choice. For a Switch, they are the words for true and for
+	// false in its environment variable, in that order; without them, true and false.
 	Choices []string
 	// Least and Most limit a Number, or the milliseconds of a Duration.
 	Least, Most int

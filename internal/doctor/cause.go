@@ -6,7 +6,7 @@ import (
 )
 
 // A Cause is a row in a table of causes: a rule of an agent, when it is broken, and what to
-// do. T is what the rules of the table look at.
+// do. The rules of a table examine a T.
 type Cause[T any] struct {
 	// Check is the rule's name in docs/DOCTOR.md.
 	Check  string
@@ -14,8 +14,8 @@ type Cause[T any] struct {
 	// Broken reports whether the rule is broken. In a row with the status OK, it reports
 	// that all is well.
 	Broken func(T) bool
-	// Text and Next are those of the [Finding]. They may name words in braces, if T has a
-	// method Words: the word "file" replaces {file}.
+	// Text and Next become the fields of the [Finding]. They may name words in braces, if T has
+	// a method Words: the word "file" replaces {file}.
 	Text, Next string
 }
 
@@ -40,8 +40,8 @@ func Passes[T any](check string, well func(T) bool, text string) Cause[T] {
 // Otherwise is the rule of a last row, which applies if no other row does.
 func Otherwise[T any](T) bool { return true }
 
-// First adds a finding for the first row that applies to one of the subjects, and reports
-// whether there is one. An earlier row comes before an earlier subject.
+// First adds a finding for the first row that applies to a subject, and reports whether there
+// is one. An earlier row comes before an earlier subject.
 func First[T any](c *Checker, causes []Cause[T], subjects ...T) bool {
 	for _, cause := range causes {
 		for _, subject := range subjects {

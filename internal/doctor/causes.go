@@ -20,7 +20,7 @@ import (
 
 // The tables in this file have the causes that several agents share.
 
-// ShowChanges is what to do if nothing shows a companion's changes.
+// ShowChanges is the next step if nothing shows a companion's changes.
 const ShowChanges = "pollux review, or attach an editor that has Pollux"
 
 // StartWith returns what starts a companion with an agent.
@@ -91,7 +91,7 @@ func (l *Lock) closest() string {
 // Covers reports whether the agent takes a folder of the lock for its own.
 func (l *Lock) Covers() bool { return l.covers(l.closest()) }
 
-// Locks says why an agent takes none of the locks.
+// Locks says why an agent takes none of its locks.
 var Locks = []Cause[*Lock]{
 	Fails("lock", func(l *Lock) bool { return l.Skipped != nil && l.links(l.closest()) },
 		"{agent} skips {file}: {error}", "restart that editor"),
@@ -122,7 +122,7 @@ var Answers = []Cause[*Lock]{
 	Passes("port", func(l *Lock) bool { return l.Answer == nil }, "{program} answers"),
 	Fails("token", answers(ErrToken), "{program} refuses the token in {file}", "restart that editor"),
 	Fails("view", answers(ErrNoView), "{program} refuses agents: nothing shows its changes", ShowChanges),
-	Fails("port", answers(ErrNotCompanion), "another program than {program} may listen on {address}, which {file} names: {error}",
+	Fails("port", answers(ErrNotCompanion), "a program other than {program} may listen on {address}, which {file} names: {error}",
 		"restart that editor, or {remove}"),
 	Fails("port", func(l *Lock) bool { return sock.Refused(l.Answer) },
 		"nothing listens on {address}, which {file} of {program} names", "restart that editor"),
@@ -173,9 +173,8 @@ func (c *Checker) OwnDirectory(path, own string) (info fs.FileInfo, well bool) {
 	return nil, false
 }
 
-// WarnOpen adds a warning, with a fix, if other users can change one of the directories, or
-// read or change one of the files of companions in the last of them. It reports whether they
-// can.
+// WarnOpen adds a warning, with a fix, if other users can change a directory, or read or
+// change a companion's file in the last directory. It reports whether they can.
 func (c *Checker) WarnOpen(files []string, dirs ...string) bool {
 	open := slices.DeleteFunc(slices.Clone(dirs), func(dir string) bool {
 		info, err := os.Lstat(dir)
@@ -223,10 +222,10 @@ func (c *Checker) Fixable(check string, status Status, what, fix string, files [
 	})
 }
 
-// FindTemp looks for a companion in the temporary directories of the user's other processes:
-// those that the variables name. It adds the finding for the first one in which there finds
-// one, and reports whether there is one. what names the companion, and here is where the agent
-// looks.
+// FindTemp looks for a companion in the temporary directories that the variables of the
+// user's other processes name. It adds a finding for the first directory in which there finds
+// a companion, and reports whether it has found one. what names the companion, and here is
+// where the agent looks.
 func (c *Checker) FindTemp(here string, variables []string, there func(tmp string) (what string, found bool)) bool {
 	tmps := []string{"/tmp", os.Getenv("XDG_RUNTIME_DIR")}
 	for _, key := range variables {

@@ -38,7 +38,7 @@ const (
 	Failed  Status = "failed"
 )
 
-// The names of parts that are not those of an agent or an editor.
+// The names of parts that are about neither an agent nor an editor.
 const (
 	Companion = "companion" // Gemini CLI; the name is older than the other agents
 	Bridge    = "bridge"
@@ -109,7 +109,7 @@ type Program struct {
 // A Report holds the findings of [Examine].
 type Report struct {
 	Findings []Finding `json:"findings"`
-	// Versions are those of the programs that were found, by part.
+	// Versions are the versions of the programs that were found, by part.
 	Versions map[string]string `json:"-"`
 }
 
@@ -171,7 +171,7 @@ const maxText = 1000
 // Add adds a finding about the part whose checks are running.
 func (c *Checker) Add(f Finding) {
 	f.Part = c.part
-	// Findings quote names of files and variables, which anybody may have chosen.
+	// Findings quote names of files and variables, which any program may have chosen.
 	for _, line := range []*string{&f.Text, &f.Next, &f.Fix} {
 		*line = termtext.Line(*line, maxText)
 	}
@@ -201,7 +201,7 @@ func (c *Checker) Fail(check, next, format string, args ...any) {
 // Causes returns how many checks have failed or warned so far.
 func (c *Checker) Causes() int { return c.report.Causes() }
 
-// Failed reports whether one of the checks has failed.
+// Failed reports whether any of these checks has failed.
 func (c *Checker) Failed(checks ...string) bool {
 	return slices.ContainsFunc(c.report.Findings, func(f Finding) bool {
 		return f.Status == Failed && slices.Contains(checks, f.Check)

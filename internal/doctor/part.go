@@ -50,7 +50,7 @@ func Select(parts []Part, args []string) (selected []Part, err error) {
 			missing = append(missing, p.Heading)
 		}
 	}
-	if !some { // whatever else there is can wait
+	if !some { // everything else can wait
 		return []Part{{Name: Agents, Heading: "Agents", Checks: []Check{installFirst(missing)}}}, nil
 	}
 	selected = append(selected, Part{Name: Here, Heading: "This directory", Checks: []Check{checkHere}})
@@ -60,7 +60,7 @@ func Select(parts []Part, args []string) (selected []Part, err error) {
 	return selected, nil
 }
 
-// installFirst returns the check for a user who has no agent.
+// installFirst returns the check for a user without an agent.
 func installFirst(titles []string) Check {
 	return func(_ context.Context, c *Checker) {
 		next := "pollux run downloads Gemini CLI; or npm install -g @anthropic-ai/claude-code, for example"
@@ -78,8 +78,7 @@ func listMissing(titles []string) Check {
 	}
 }
 
-// checkHere checks what all agents need, and says once what those lack that found no
-// companion.
+// checkHere checks what all agents need, and says once that agents have found no companion.
 func checkHere(_ context.Context, c *Checker) {
 	Disk(c)
 	if c.none {
@@ -101,7 +100,7 @@ func Names(parts []Part) (names []string) {
 }
 
 // Installed returns a function for [Part.Here]: it reports whether the command is on
-// the PATH, or the directory of the agent's settings exists.
+// the PATH, or the agent's directory of settings exists.
 func Installed(command string, settings func() (string, error)) func() bool {
 	return func() bool {
 		if _, err := exec.LookPath(command); err == nil {

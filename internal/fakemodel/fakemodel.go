@@ -29,19 +29,17 @@ type Request struct {
 	// Method is the API method: generateContent, streamGenerateContent, countTokens;
 	// messages; chat/completions, responses.
 	Method string
-	// Prompt is the last text of the user's turn; Text is all text of the
-	// request.
+	// Prompt is the last text of the user; Text is all text of the request.
 	Prompt, Text string
 	// System is the system instruction.
 	System string
-	// Tools are the names of the functions and built-in tools that the CLI
-	// offers.
+	// Tools are the names of functions and built-in tools that the CLI offers.
 	Tools []string
 	// Step is the number of tool results since the user's last text.
 	Step int
 	// Results are the tool results in this request.
 	Results []Result
-	// Images are the MIME types of the files in the request.
+	// Images are the MIME types of all files in the request.
 	Images []string
 	// JSON is set when the agent asks for JSON, as Gemini CLI's own classifiers do. It is
 	// the schema, or an empty object.

@@ -133,7 +133,7 @@ func parseResponses(_ *http.Request, body []byte) (x exchange, err error) {
 	}
 	x.converse(items)
 	for _, t := range raw.Tools {
-		name := cmp.Or(t.Name, t.Type) // one of the vendor's tools, such as a web search, has no name
+		name := cmp.Or(t.Name, t.Type) // a tool of the vendor, such as a web search, has no name
 		x.Tools = append(x.Tools, name)
 		x.custom[name] = t.Type == "custom"
 	}

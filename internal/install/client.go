@@ -14,7 +14,7 @@ import (
 type Client struct {
 	Name  string // on the command line
 	Title string // for people
-	// file returns the path of the user's settings.
+	// file returns the path of the settings.
 	file func(machine) (string, error)
 	// key is the member of JSON settings that holds the servers. It is empty for
 	// Codex, whose settings are TOML.
@@ -47,7 +47,7 @@ var Clients = []Client{
 		key: "mcpServers", desktop: true},
 }
 
-// File returns the path of the user's settings.
+// File returns the path of the settings.
 func (c Client) File() (string, error) { return c.file(here()) }
 
 func claudeFile(m machine) (string, error) {
@@ -57,7 +57,7 @@ func claudeFile(m machine) (string, error) {
 	return homeFile("", ".claude.json")(m)
 }
 
-// opencodeFile returns the file of settings that opencode's user has, or the usual one.
+// opencodeFile returns the user's file of settings, or the usual path if there is none.
 func opencodeFile(m machine) (string, error) {
 	dir := m.getenv("XDG_CONFIG_HOME")
 	if dir == "" {

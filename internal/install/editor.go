@@ -35,10 +35,9 @@ type Editor struct {
 	// extra adds files that are not in the repository's folder, by name.
 	extra func(files map[string]string, command string)
 
-	// config returns the path of the user's file that contains the block. It may
-	// be nil.
+	// config returns the path of the user's settings, which contain the block. It may be nil.
 	config func(machine) (string, error)
-	// block is the name of the block's template in [editors.FS].
+	// block is the template of the block in [editors.FS].
 	block string
 	// valid checks the user's file after the block was added.
 	valid func(text string) error

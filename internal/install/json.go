@@ -104,8 +104,7 @@ func merge(old *hujson.Value, entry serverEntry, indent string) (same bool) {
 	return same
 }
 
-// sameCommand reports whether a command of the settings starts the bridge. A list may have
-// more arguments.
+// sameCommand reports whether a command starts the bridge. A list may have more arguments.
 func sameCommand(has, want any) bool {
 	words, isList := want.([]string)
 	if !isList {

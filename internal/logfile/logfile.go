@@ -73,8 +73,8 @@ func (l *File) Write(record []byte) (int, error) {
 	return l.f.Write(record)
 }
 
-// currentLocked opens the log, unless it is open, and begins a new one if there is no room
-// for a record of that size. Another process may have done so before.
+// currentLocked opens the log, unless it is open, and begins a new one if a record of that
+// size does not fit. Another process may have done so before.
 func (l *File) currentLocked(size int64) error {
 	if l.f != nil && !same(l.f, l.path) {
 		l.f.Close()

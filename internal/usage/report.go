@@ -80,7 +80,7 @@ type Report struct {
 	Skipped int `json:"skippedLines"`
 }
 
-// Read returns the calls in a directory of the days before now, today included.
+// Read returns the calls of the last days in a directory, today included.
 func Read(dir string, days int, now time.Time) (Report, error) {
 	y, m, d := now.Date()
 	from := time.Date(y, m, d-days+1, 12, 0, 0, 0, now.Location()) // noon exists on every day

@@ -38,7 +38,7 @@ const (
 	closeTimeout = time.Second
 )
 
-// Dir returns the directory of the user's files.
+// Dir returns the directory for the files.
 func Dir() (string, error) {
 	dir, err := disk.StateDir()
 	return filepath.Join(dir, "usage"), err
@@ -188,7 +188,7 @@ func month(t time.Time) string { return t.Format("2006-01") + ".jsonl" }
 
 var monthName = lazy.Regexp(`^\d{4}-\d{2}\.jsonl$`)
 
-// months returns the names of the files, the oldest first.
+// months returns the names of all files, the oldest first.
 func months(dir string) ([]string, error) {
 	entries, err := disk.ReadDir(dir)
 	var names []string

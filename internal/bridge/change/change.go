@@ -37,7 +37,7 @@ type Edit struct {
 // ErrWritten reports that files changed on disk while the agent ran.
 var ErrWritten = errors.New("files changed on disk")
 
-// A Task is one request for changes. It records the state of the files at its
+// A Task is one request for changes. It records the state of all files at its
 // start. Its methods must not be called concurrently.
 //
 // The check is complete for each agent, also for one whose tools write to an

@@ -34,8 +34,8 @@ type tree struct {
 	seed   maphash.Seed
 }
 
-// A state is a hash of the names, kinds, sizes, times and identities of the
-// files of a tree, in any order. Only hashes with the same seed can be compared.
+// A state is a hash of the names, kinds, sizes, times and identities of all files in a
+// tree, in any order. Only hashes with the same seed can be compared.
 type state struct {
 	sum   uint64
 	files int64
@@ -116,7 +116,7 @@ type scan struct {
 type entry struct {
 	dir, name string
 	state     disk.FileState
-	problem   string // why there is no state: "gone" or "unreadable"
+	problem   string // why the state is unknown: "gone" or "unreadable"
 }
 
 // list adds the files below dir with these names, which are in order.

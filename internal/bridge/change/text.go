@@ -36,8 +36,8 @@ func Open(root *os.Root, rel string, limit int64) (*os.File, error) {
 	return nil, err
 }
 
-// ReadText returns the text of a file of at most [MaxFile] bytes. Its errors are
-// like those of [Open].
+// ReadText returns the text of a file of at most [MaxFile] bytes. Like [Open], it returns
+// errors for users and models.
 func ReadText(root *os.Root, rel string) (string, error) {
 	f, err := Open(root, rel, MaxFile)
 	if err != nil {

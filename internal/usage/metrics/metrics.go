@@ -32,7 +32,7 @@ import (
 // closeTimeout limits how long Close waits for the collector.
 const closeTimeout = time.Second
 
-// The bucket boundaries are those of the conventions.
+// The conventions define the bucket boundaries.
 var (
 	durationBuckets = []float64{
 		0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92,

@@ -1,5 +1,5 @@
 // Package checks contains doctor's checks of Claude Code and opencode. They replay
-// what an agent started here will do: whether it connects by itself, which lock file it
+// what an agent started here will do: whether it connects automatically, which lock file it
 // takes, and whether that companion answers. Package claudeide has the rules; this
 // package says why they fail and what to do.
 package checks
@@ -63,18 +63,18 @@ func Claude(ctx context.Context, dc *doctor.Checker) {
 // autoConnect says whether a Claude Code started here looks for a companion.
 var autoConnect = []doctor.Cause[*claude]{
 	doctor.Fails("auto-connect", func(*claude) bool { return isOne(claudeide.EnvAutoConnect, "0", "false", "no", "off") },
-		claudeide.EnvAutoConnect+" is false: it keeps Claude Code from connecting by itself, even with --ide or "+claudeide.EnvPort,
+		claudeide.EnvAutoConnect+" is false: it keeps Claude Code from connecting automatically, even with --ide or "+claudeide.EnvPort,
 		shell.UnsetCommand(claudeide.EnvAutoConnect)+", or type /ide in Claude Code"),
 	doctor.Fails("auto-connect", func(*claude) bool { return isTrue("CLAUDE_CODE_SIMPLE") },
-		"CLAUDE_CODE_SIMPLE keeps Claude Code from connecting by itself", shell.UnsetCommand("CLAUDE_CODE_SIMPLE")),
+		"CLAUDE_CODE_SIMPLE keeps Claude Code from connecting automatically", shell.UnsetCommand("CLAUDE_CODE_SIMPLE")),
 	doctor.Passes("auto-connect", func(*claude) bool { return isTrue(claudeide.EnvAutoConnect) },
-		"Claude Code connects by itself ("+claudeide.EnvAutoConnect+")"),
+		"Claude Code connects automatically ("+claudeide.EnvAutoConnect+")"),
 	doctor.Passes("auto-connect", func(*claude) bool { return os.Getenv(claudeide.EnvPort) != "" },
-		"Claude Code connects by itself ("+claudeide.EnvPort+")"),
+		"Claude Code connects automatically ("+claudeide.EnvPort+")"),
 	doctor.Passes("auto-connect", func(c *claude) bool { return c.settings.AutoConnect },
-		"Claude Code connects by itself (autoConnectIde)"),
+		"Claude Code connects automatically (autoConnectIde)"),
 	doctor.Passes("auto-connect", func(c *claude) bool { return c.search.InIDETerminal() },
-		"Claude Code connects by itself in this terminal"),
+		"Claude Code connects automatically in this terminal"),
 	doctor.Passes("auto-connect", func(c *claude) bool { return c.Overview && c.RunningHere() == nil },
 		"Claude Code connects if pollux run or an editor's terminal starts it, with --ide, or once you type /ide"),
 	doctor.Warns("auto-connect", func(*claude) bool { return os.Getenv("ENABLE_IDE_INTEGRATION") != "" },
@@ -103,7 +103,7 @@ func isOne(variable string, values ...string) bool {
 
 func isTrue(variable string) bool { return isOne(variable, "1", "true", "yes", "on") }
 
-// checkDirectory checks that companions can write lock files, and that nobody else can
+// checkDirectory checks that companions can write lock files, and that no other user can
 // read the tokens in them.
 func (c *claude) checkDirectory() {
 	dir, err := claudeide.Dir()

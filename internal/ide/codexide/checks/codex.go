@@ -66,7 +66,7 @@ func (s *server) report(c *doctor.Checker) {
 	}
 	doctor.First(c, causes, s)
 	if s.answers() {
-		c.OK("ide", "type /ide in each session of Codex CLI: it does not connect by itself, and shows its own diffs")
+		c.OK("ide", "type /ide in each session of Codex CLI: it does not connect automatically, and shows its own diffs")
 	}
 }
 

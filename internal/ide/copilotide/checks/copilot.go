@@ -107,7 +107,7 @@ func checkSettings(c *doctor.Checker, path string) {
 	off := func(b *bool) bool { return b != nil && !*b }
 	if off(file.IDE.AutoConnect) {
 		c.Fail("auto-connect", "copilot config ide.autoConnect true, or type /ide in Copilot CLI",
-			"the setting ide.autoConnect is false in %s: Copilot CLI does not connect by itself", path)
+			"the setting ide.autoConnect is false in %s: Copilot CLI does not connect automatically", path)
 	}
 	if off(file.IDE.OpenDiffOnEdit) {
 		c.Fail("diff-tool", "copilot config ide.openDiffOnEdit true",

@@ -14,7 +14,7 @@ import (
 )
 
 // checkDirectory checks that the discovery files belong to the user, and that
-// nobody else can read or change them.
+// no other user can read or change them.
 func (c *checker) checkDirectory() {
 	for _, dir := range []string{filepath.Dir(c.lookup.Dir), c.lookup.Dir} {
 		if info, err := os.Lstat(dir); err == nil && info.IsDir() && !disk.Own(dir, info) && env("SUDO_USER") != "" {
