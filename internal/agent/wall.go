@@ -37,7 +37,11 @@ func (w Wall) String() string {
 	case w.Missing != nil && w.Mode != WallOff:
 		return "the kernel does not keep agents from changing files: " + w.Missing.Error()
 	}
-	return "the kernel does not keep agents from changing files: bridge.wall is off"
+	off := "the kernel does not keep agents from changing files: bridge.wall is off"
+	if w.Missing == nil {
+		off += ", except for agents that config.toml adds"
+	}
+	return off
 }
 
 // Check returns an error of kind [Unenforceable] if a wall is required, and the agent cannot run behind one.

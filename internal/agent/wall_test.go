@@ -24,7 +24,7 @@ func TestWall(t *testing.T) {
 		says   string
 	}{
 		{Wall{}, free, false, "bridge.wall is off"},
-		{Wall{Mode: WallOff}, free, false, "bridge.wall is off"},
+		{Wall{Mode: WallOff}, free, false, "bridge.wall is off, except for agents that config.toml adds"},
 		{Wall{Mode: WallOff, Missing: missing}, free, false, "bridge.wall is off"},
 		{Wall{Mode: WallAuto}, walled, true, "the kernel keeps"},
 		{Wall{Mode: WallAuto, Missing: missing}, free, false, "no such kernel"},
