@@ -218,7 +218,7 @@ func (b *Bridge) begin(ctx context.Context, in Input, report func(string)) (cont
 	if err != nil {
 		return nil, nil, err
 	}
-	if c.runner, err = c.agent.run(); err != nil {
+	if err := c.choose(c.agent); err != nil {
 		return nil, nil, err
 	}
 	if err := b.enter(); err != nil {
@@ -231,7 +231,6 @@ func (b *Bridge) begin(ctx context.Context, in Input, report func(string)) (cont
 	c.cancel = func() { stop(); cancel(nil); cancelTimeout() }
 	c.cause = func() error { return context.Cause(ctx) }
 	c.progress = newProgress(c.agent.Agent, report)
-	c.named()
 	return ctx, c, nil
 }
 
@@ -240,27 +239,32 @@ func (c *call) use(name string) error {
 	if name == "" || name == c.agent.Agent.Name {
 		return nil
 	}
+	before := c.agent
 	a, err := c.b.pick(Common{Agent: name}, false)
+	if err == nil {
+		err = c.choose(a)
+	}
 	if err != nil {
 		return err
 	}
+	if c.model == before.DefaultModel {
+		c.model = a.DefaultModel
+	}
+	c.progress.row, c.meta.Model = a.Agent, c.model
+	return nil
+}
+
+// choose sets the agent of the call. If there are several, the call's _meta names it.
+func (c *call) choose(a *asked) error {
 	runner, err := a.run()
 	if err != nil {
 		return err
 	}
-	if c.model == c.agent.DefaultModel {
-		c.model = a.DefaultModel
-	}
-	c.agent, c.runner, c.progress.row, c.meta.Model = a, runner, a.Agent, c.model
-	c.named()
-	return nil
-}
-
-// named reports the agent in the call's _meta, if there are several.
-func (c *call) named() {
+	c.agent, c.runner = a, runner
 	if len(c.b.agents) > 1 {
-		c.meta.Agent = c.agent.Agent.Name
+		c.meta.Agent = a.Agent.Name
 	}
+	return nil
 }
 
 // end ends the call and returns how its answer was produced. err is the error of

@@ -256,24 +256,21 @@ func (s *Server) waitJob(ctx context.Context, req *mcp.CallToolRequest, in waitI
 	defer beat.Stop()
 	for {
 		j.mu.Lock()
-		news, progress := j.news, j.progress
+		news, progress, result := j.news, j.progress, j.result
 		j.mu.Unlock()
+		if result != nil {
+			return result(), nil
+		}
 		if report != nil && progress != "" {
 			report(progress)
 		}
 		select {
 		case <-j.done:
-			return j.result(), nil
 		case <-news:
 		case <-beat.C:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-over.C:
-			select {
-			case <-j.done:
-				return j.result(), nil
-			default:
-			}
 			state := j.state()
 			r := notice(fmt.Sprintf("The job is still running, after %d seconds (%s): call wait-job again.",
 				state.Seconds, state.Doing))

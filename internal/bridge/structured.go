@@ -213,7 +213,7 @@ var fence = lazy.Regexp("(?s)```[a-zA-Z]*[ \t]*\r?\n(.*?)```")
 // findJSON returns candidates for the JSON in an answer, without white space:
 // the whole answer, the content of the first fence, and the text between the
 // outermost braces or brackets.
-func findJSON(answer string) (values []json.RawMessage, err error) {
+func findJSON(answer string) (values []json.RawMessage, problem error) {
 	candidates := []string{answer}
 	if m := fence().FindStringSubmatch(answer); m != nil {
 		candidates = append(candidates, m[1])
@@ -229,17 +229,16 @@ func findJSON(answer string) (values []json.RawMessage, err error) {
 		}
 	}
 	for _, s := range candidates {
-		raw, e := oneValue(s)
-		if e == nil {
+		raw, err := oneValue(s)
+		if err == nil {
 			values = append(values, raw)
-		} else if err == nil {
-			err = fmt.Errorf("the answer contains no JSON (%v)", e)
 		}
+		problem = cmp.Or(problem, err)
 	}
 	if len(values) > 0 {
-		err = nil
+		return values, nil
 	}
-	return values, err
+	return nil, fmt.Errorf("the answer contains no JSON (%v)", problem)
 }
 
 // oneValue returns the only JSON value in a text, without white space.
