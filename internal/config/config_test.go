@@ -303,13 +303,13 @@ func TestDocumentation(t *testing.T) {
 	if !ok || !ok2 {
 		t.Fatalf("%s has no place for the table", path)
 	}
-	if table == Markdown() {
+	if table == markdown() {
 		return
 	}
 	if !*update {
 		t.Fatalf("the table of %s is old: run `go test ./internal/config -update`", path)
 	}
-	if err := os.WriteFile(path, []byte(before+begin+Markdown()+end+after), 0o644); err != nil {
+	if err := os.WriteFile(path, []byte(before+begin+markdown()+end+after), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -334,4 +334,33 @@ func FuzzLoad(f *testing.F) {
 			t.Errorf("%q is printed as\n%s%v", text, v, err)
 		}
 	})
+}
+
+// markdown returns the table of all settings for the documentation.
+func markdown() string {
+	var out strings.Builder
+	out.WriteString("| key | default | variable | flag | |\n| --- | --- | --- | --- | --- |\n")
+	code := func(text string) string {
+		if text == "" {
+			return ""
+		}
+		return "`" + text + "`"
+	}
+	for _, s := range Settings {
+		flag, limits := "", ""
+		if s.Flag != "" {
+			flag = code("--" + s.Flag)
+		}
+		switch s.Kind {
+		case Number:
+			limits = fmt.Sprintf(" (%d to %d)", s.Least, s.Most)
+		case Duration:
+			least, _ := s.parse(fmt.Sprint(s.Least))
+			most, _ := s.parse(fmt.Sprint(s.Most))
+			limits = fmt.Sprintf(" (%s to %s)", strings.Trim(literal(least), `"`), strings.Trim(literal(most), `"`))
+		}
+		fmt.Fprintf(&out, "| %s | %s | %s | %s | %s%s |\n",
+			code(s.Key), code(literal(s.Value())), code(s.Variable), flag, s.Usage(), limits)
+	}
+	return out.String()
 }

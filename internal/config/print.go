@@ -84,35 +84,6 @@ func Template() string {
 	return out.String()
 }
 
-// Markdown returns the table of all settings for the documentation.
-func Markdown() string {
-	var out strings.Builder
-	out.WriteString("| key | default | variable | flag | |\n| --- | --- | --- | --- | --- |\n")
-	code := func(text string) string {
-		if text == "" {
-			return ""
-		}
-		return "`" + text + "`"
-	}
-	for _, s := range Settings {
-		flag, limits := "", ""
-		if s.Flag != "" {
-			flag = code("--" + s.Flag)
-		}
-		switch s.Kind {
-		case Number:
-			limits = fmt.Sprintf(" (%d to %d)", s.Least, s.Most)
-		case Duration:
-			least, _ := s.parse(fmt.Sprint(s.Least))
-			most, _ := s.parse(fmt.Sprint(s.Most))
-			limits = fmt.Sprintf(" (%s to %s)", strings.Trim(literal(least), `"`), strings.Trim(literal(most), `"`))
-		}
-		fmt.Fprintf(&out, "| %s | %s | %s | %s | %s%s |\n",
-			code(s.Key), code(literal(s.Value())), code(s.Variable), flag, s.Usage(), limits)
-	}
-	return out.String()
-}
-
 // Variables returns the lines of a help text about the environment variables of tables,
 // at most 79 columns wide.
 func Variables(tables ...string) string {
