@@ -153,7 +153,7 @@ func (h *History) path(id string) (string, error) {
 // files returns the files of conversations, the last used first.
 func (h *History) files() ([]fs.DirEntry, error) {
 	entries, err := os.ReadDir(h.dir)
-	if _, missing := os.Lstat(h.dir); errors.Is(missing, fs.ErrNotExist) { // Windows says so of a file, too
+	if _, missing := os.Lstat(h.dir); errors.Is(missing, fs.ErrNotExist) { // Windows also reports that for a file
 		err = nil
 	}
 	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return sessionOf(e.Name()) == "" })

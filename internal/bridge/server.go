@@ -54,7 +54,7 @@ const notesRoom = 1 << 10
 // several stands for the agent in texts of a bridge that can ask more than one.
 var several = agent.Agent{DisplayName: "the agent", Model: "the agent"}
 
-// spoken returns the row whose names the texts for clients use, if all can be asked.
+// spoken returns the row with the names for texts to clients, if all these agents can be asked.
 func (b *Bridge) spoken(all []*asked) *agent.Agent {
 	switch len(all) {
 	case 0:
@@ -112,7 +112,7 @@ const tasks = `
 A call takes from seconds to minutes. Include everything {{model}} needs to know: each call
 starts without memory of earlier ones, except a query with a sessionId.`
 
-// sentence matches the name of several at the start of a text or of a sentence.
+// sentence matches the display name of several at the start of a text or a sentence.
 var sentence = lazy.Regexp(`(^|[.:] )the agent\b`)
 
 // fill replaces the placeholders for the names of the agent and its model.
@@ -158,7 +158,8 @@ func NewServer(b *Bridge) *Server {
 	return s
 }
 
-// sdkLog returns the SDK's log without its error reports of an ordinary end.
+// sdkLog returns the log for the SDK. Below the level info it is silent, because the SDK
+// reports an ordinary end as an error.
 func sdkLog(log *slog.Logger) *slog.Logger {
 	if log.Enabled(context.Background(), slog.LevelInfo) {
 		return log

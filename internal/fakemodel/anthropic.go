@@ -104,20 +104,12 @@ func parseAnthropic(r *http.Request, body []byte) (x exchange, err error) {
 	return x, nil
 }
 
-func (p Part) anthropic(index int, whole bool) map[string]any {
+func (p Part) anthropic(index int) map[string]any {
 	if p.Call == "" {
-		text := ""
-		if whole {
-			text = p.Text
-		}
-		return map[string]any{"type": "text", "text": text}
-	}
-	input := map[string]any{}
-	if whole && p.Args != nil {
-		input = p.Args
+		return map[string]any{"type": "text", "text": p.Text}
 	}
 	id := fmt.Sprintf("toolu_%d_%d", time.Now().UnixNano(), index)
-	return map[string]any{"type": "tool_use", "id": id, "name": p.Call, "input": input}
+	return map[string]any{"type": "tool_use", "id": id, "name": p.Call, "input": p.args()}
 }
 
 func message(x exchange, content []any) map[string]any {
@@ -142,7 +134,7 @@ func writeAnthropic(w http.ResponseWriter, r *http.Request, x exchange, reply Re
 	if !x.stream {
 		var content []any
 		for i, p := range reply.Parts {
-			content = append(content, p.anthropic(i, true))
+			content = append(content, p.anthropic(i))
 		}
 		m := message(x, content)
 		m["stop_reason"] = reply.stop()
@@ -159,7 +151,7 @@ func writeAnthropic(w http.ResponseWriter, r *http.Request, x exchange, reply Re
 		if !e.pause(p) {
 			return
 		}
-		send("content_block_start", map[string]any{"index": i, "content_block": p.anthropic(i, false)})
+		send("content_block_start", map[string]any{"index": i, "content_block": Part{Call: p.Call}.anthropic(i)})
 		delta := map[string]any{"type": "text_delta", "text": p.Text}
 		if p.Call != "" {
 			args, _ := json.Marshal(p.Args)

@@ -381,14 +381,18 @@ func ownOfGemini(r Request) (Reply, bool) {
 	return Say(answer), r.JSON != nil
 }
 
+// args returns the arguments of a call, not nil.
+func (p Part) args() map[string]any {
+	if p.Args == nil {
+		return map[string]any{}
+	}
+	return p.Args
+}
+
 func (p Part) wire() map[string]any {
 	switch {
 	case p.Call != "":
-		args := p.Args
-		if args == nil {
-			args = map[string]any{}
-		}
-		return map[string]any{"functionCall": map[string]any{"name": p.Call, "args": args}}
+		return map[string]any{"functionCall": map[string]any{"name": p.Call, "args": p.args()}}
 	case p.Thought:
 		return map[string]any{"text": p.Text, "thought": true}
 	}

@@ -34,20 +34,12 @@ func (x *exchange) speak(items []item, role string, content json.RawMessage) []i
 	return append(items, item{role: role, text: text})
 }
 
-// contentText returns the text of content that is a string or a list of parts.
+// contentText returns the text of content that is a string or a list of blocks.
 func contentText(content json.RawMessage) string {
-	var text string
-	if json.Unmarshal(content, &text) == nil {
-		return text
-	}
-	var parts []struct {
-		Text string `json:"text"`
-	}
-	json.Unmarshal(content, &parts)
 	var texts []string
-	for _, p := range parts {
-		if p.Text != "" {
-			texts = append(texts, p.Text)
+	for _, b := range blocks(content) {
+		if b.Text != "" {
+			texts = append(texts, b.Text)
 		}
 	}
 	return strings.Join(texts, "\n")
@@ -154,10 +146,7 @@ func failOpenAI(w http.ResponseWriter, r Reply) {
 }
 
 func (p Part) arguments() string {
-	if p.Args == nil {
-		return "{}"
-	}
-	text, _ := json.Marshal(p.Args)
+	text, _ := json.Marshal(p.args())
 	return string(text)
 }
 
