@@ -1032,7 +1032,7 @@ func TestEditorNarrow(t *testing.T) {
 		}
 		d := w.sit(kind, dirty)
 		d.press(h.change...)
-		c, c2 := d.cli(), d.cli()
+		c := d.cli()
 		for _, width := range []int{180, 80, 60} {
 			if err := d.Resize(width, 24); err != nil {
 				t.Fatal(err)
@@ -1056,6 +1056,7 @@ func TestEditorNarrow(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.shows(path)
+		c2 := d.cli()
 		if err := c2.OpenDiff(d.context(), dirty, "two\n"); err != nil {
 			t.Fatal(err)
 		}
