@@ -758,7 +758,7 @@ func TestEditorOutside(t *testing.T) {
 		d.press(h.save...)
 		w.wantOutside(mine, "dirty\n", other, "A\nb\nc\nd\nE\n")
 		d.command("status")
-		d.answers("changed outside Pollux: 1")
+		d.answers("1 file changed outside Pollux")
 		d.command("list")
 		d.see("Review")
 		d.press(choose[kind.Name]...)

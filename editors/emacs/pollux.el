@@ -1444,26 +1444,10 @@ A key that was meant for the text must not overwrite."
 (defun pollux-status ()
   "Show the status of Pollux."
   (interactive)
-  (let ((s (pollux--call 'status (make-hash-table))))
-    (message "%s"
-             (string-join
-              (append
-               (list (format "Pollux %s, port %s: sharing %s in %s" (plist-get s :version)
-                             (plist-get s :port)
-                             (if (eql (plist-get s :files) 1) "1 file"
-                               (format "%s files" (plist-get s :files)))
-                             (mapconcat #'identity (plist-get s :roots) ", ")))
-               (or (mapcar (lambda (c) (format "connected: %s%s" (or (plist-get c :label) (plist-get c :name))
-                                           (if (plist-get c :dir) (concat " in " (plist-get c :dir)) "")))
-                           (plist-get s :clients))
-                   (list (concat "no agent is connected: M-x pollux-open starts one;"
-                                 " in a running Gemini CLI, type /ide enable and restart it")))
-               (mapcar (lambda (d) (format "pending: %s, from %s (%s)" (pollux--name d)
-                                           (pollux--diff-agent d) (pollux--diff-state d)))
-                       pollux--diffs)
-               (and pollux--outside
-                    (list (format "changed outside Pollux: %d (M-x pollux-list)" (length pollux--outside)))))
-              "\n"))))
+  (let ((s (pollux--call 'status '(:commands "M-x pollux-"))))
+    ;; A Pollux of another version may send no text.
+    (message "%s" (string-trim (or (plist-get s :text)
+                                   (format "Pollux %s, port %s" (plist-get s :version) (plist-get s :port)))))))
 
 (defun pollux-log ()
   "Show log messages."

@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 	"unicode"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -284,18 +283,6 @@ func TestVersion(t *testing.T) {
 	}
 	if out[0].String() != out[1].String() || !strings.HasPrefix(out[0].String(), "pollux ") {
 		t.Errorf("%q and %q", out[0].String(), out[1].String())
-	}
-}
-
-func TestDescribe(t *testing.T) {
-	ago := time.Now().Add(-time.Minute).UnixMilli()
-	for want, agent := range map[string]editor.Agent{
-		"Claude Code 2.1 (pid 7, tty pts/3) in /src, connected for 1m0s": {Name: "Claude Code", Version: "2.1", Since: ago, PID: 7, Dir: "/src", Terminal: "pts/3"},
-		"Codex CLI, connected for 1m0s; no review":                       {Name: "Codex CLI", Since: ago, Limits: "no review"},
-	} {
-		if got := describe(agent); got != want {
-			t.Errorf("%+v is %q, want %q", agent, got, want)
-		}
 	}
 }
 

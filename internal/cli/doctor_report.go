@@ -119,10 +119,10 @@ func (r bugReport) writeCompanion(line func(format string, args ...any), c edito
 		where = "this directory"
 	}
 	line("  Pollux %s in %s for %s, up %s, %d views, page %v, %d open files, %d changes, %d changes outside",
-		number(c.Version), ownWord(c.Editor.DisplayName, "another editor"), where, since(c.Started), len(c.Surfaces), c.Page, c.Files,
+		number(c.Version), ownWord(c.Editor.DisplayName, "another editor"), where, editor.Since(c.Started), len(c.Surfaces), c.Page, c.Files,
 		len(c.Diffs), len(c.Outside.Files))
 	for _, a := range c.Clients {
-		line("    %s %s, connected for %s, asks before it changes a file: %v", ownWord(a.Name, "another agent"), number(a.Version), since(a.Since), a.Silent == "")
+		line("    %s %s, connected for %s, asks before it changes a file: %v", ownWord(a.Name, "another agent"), number(a.Version), editor.Since(a.Since), a.Silent == "")
 	}
 }
 

@@ -1,19 +1,16 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"pollux/internal/bridge"
 	"pollux/internal/editor"
-	"pollux/internal/paths"
 	"pollux/internal/termtext"
 )
 
@@ -53,37 +50,9 @@ func newStatus(streams IO) *cobra.Command {
 				if i > 0 {
 					fmt.Fprintln(streams.Out)
 				}
-				fmt.Fprintf(streams.Out, "%s  %s\n", termtext.Visible(e.Editor.DisplayName),
-					termtext.Visible(strings.Join(e.Roots, ", ")))
-				fmt.Fprintf(streams.Out, "  process %d, up %s, %s open\n", e.PID, since(e.Started), termtext.Count(e.Files, "file"))
-				if len(e.Clients) == 0 {
-					fmt.Fprintln(streams.Out, prose(streams.Out, "  no agent is connected; in Gemini CLI, type /ide enable "+
-						"and restart it; in Claude Code and Codex CLI, type /ide"))
+				for line := range strings.Lines(e.Describe("")) {
+					fmt.Fprintln(streams.Out, prose(streams.Out, strings.TrimSuffix(line, "\n")))
 				}
-				for _, note := range e.Notes {
-					fmt.Fprintf(streams.Out, "  %s\n", termtext.Visible(note))
-				}
-				for _, c := range e.Clients {
-					fmt.Fprintf(streams.Out, "  agent %s\n", termtext.Visible(describe(c)))
-					if c.Silent != "" {
-						fmt.Fprintf(streams.Out, "    %s\n", termtext.Visible(c.Silent))
-					}
-				}
-				for _, d := range e.Diffs {
-					state := "pending for"
-					switch {
-					case d.Notice != "":
-						state = "cannot be displayed (" + termtext.Visible(strings.TrimSpace(d.Notice)) +
-							"): answer in the agent's terminal; pending for"
-					case d.State == editor.StateOrphaned:
-						state = "its agent has ended; pending for"
-					case d.State == editor.StateAccepted:
-						state = "accepted; waiting to be written for"
-					}
-					fmt.Fprintf(streams.Out, "  diff  %s  of %s, %s %s\n", termtext.Visible(d.Path),
-						termtext.Visible(cmp.Or(d.Agent, d.Client, "the agent")), state, since(d.Opened))
-				}
-				printOutside(streams.Out, e.Outside)
 			}
 			return printBridges(cmd.Context(), streams, running, "\n")
 		},
@@ -92,24 +61,6 @@ func newStatus(streams IO) *cobra.Command {
 	cmd.Flags().BoolVar(&bridges, "bridges", false, "show only the bridges, and the pools with their processes")
 	cmd.Flags().BoolVar(&link, "link", false, "print one line for each review page: a link that opens it once, a tab character, the workspace")
 	return cmd
-}
-
-// maxShownOutside limits the lines about changes outside Pollux.
-const maxShownOutside = 10
-
-// printOutside prints the changes outside Pollux.
-func printOutside(out io.Writer, list editor.Outside) {
-	if len(list.Files) == 0 {
-		return
-	}
-	fmt.Fprintf(out, "  %s\n", list.Note("`pollux open`"))
-	for i, f := range list.Files {
-		if i == maxShownOutside {
-			fmt.Fprintf(out, "    and %d more\n", len(list.Files)-i)
-			return
-		}
-		fmt.Fprintf(out, "    %s  %s, noticed %s ago\n", termtext.Visible(f.Path), f.Change, since(f.Since))
-	}
 }
 
 // A companionEntry is a running companion in the output of status.
@@ -170,22 +121,4 @@ func printBridges(ctx context.Context, streams IO, bridges []bridge.Status, sepa
 		fmt.Fprintf(streams.Out, "%s%s", separator, p)
 	}
 	return err
-}
-
-// describe returns an agent with its version, process, terminal and folder, as far as
-// they are known, and what it cannot do.
-func describe(a editor.Agent) string {
-	text := a.Describe()
-	if a.Dir != "" {
-		text += " in " + paths.Short(a.Dir)
-	}
-	text += ", connected for " + since(a.Since)
-	if a.Limits != "" {
-		text += "; " + a.Limits
-	}
-	return text
-}
-
-func since(ms int64) string {
-	return time.Since(time.UnixMilli(ms)).Truncate(time.Second).String()
 }

@@ -219,7 +219,13 @@ func (d *conn) dispatch(req *jsonrpc.Request) (any, error) {
 			return later(func() (any, error) { return d.c.send(p) }), nil
 		})
 	case editor.MethodStatus:
-		return d.c.Status(), nil
+		return with(req, func(p editor.StatusParams) (any, error) {
+			status := d.c.Status()
+			if p.Commands != "" {
+				status.Text = status.Describe(p.Commands)
+			}
+			return status, nil
+		})
 	case editor.MethodReviewLink:
 		url, err := d.c.host.Link()
 		return editor.Link{URL: url}, err

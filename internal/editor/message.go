@@ -477,6 +477,14 @@ type Status struct {
 	Notes []string `json:"notes,omitempty"`
 	// Outside lists the changes outside Pollux.
 	Outside Outside `json:"outside"`
+	// Text is the status for the user of an editor; left out if [StatusParams] has no commands.
+	Text string `json:"text,omitempty"`
+}
+
+// A StatusParams asks for the status of the companion.
+type StatusParams struct {
+	// Commands is the beginning of the editor's commands, such as ":Pollux ".
+	Commands string `json:"commands,omitempty"`
 }
 
 // An Agent is one connected agent.

@@ -24,29 +24,13 @@ local function send(opts, params, rest)
 end
 
 local function show_status()
-  local s, err = client.call("status", vim.empty_dict())
+  local s, err = client.call("status", { commands = ":Pollux " })
   if not s then
     return client.say(err, "error")
   end
-  local files = s.files == 1 and "1 file" or s.files .. " files"
-  local lines =
-    { ("Pollux %s, port %d: sharing %s in %s"):format(s.version, s.port, files, table.concat(s.roots, ", ")) }
-  for _, c in ipairs(s.clients) do
-    table.insert(lines, ("connected: %s"):format(c.label or c.name) .. (c.dir and " in " .. c.dir or ""))
-  end
-  if #s.clients == 0 then
-    table.insert(
-      lines,
-      "no agent is connected: :Pollux open starts one; in a running Gemini CLI, type /ide enable and restart it"
-    )
-  end
-  for _, d in ipairs(diff.waiting()) do
-    table.insert(lines, ("pending: %s, from %s (%s)"):format(diff.name(d), diff.agent(d), d.diff.state))
-  end
-  if #client.outside > 0 then
-    table.insert(lines, ("changed outside Pollux: %d (:Pollux list)"):format(#client.outside))
-  end
-  vim.api.nvim_echo({ { table.concat(lines, "\n") } }, false, {})
+  -- A Pollux of another version may send no text.
+  local text = s.text or ("Pollux %s, port %d"):format(s.version, s.port)
+  vim.api.nvim_echo({ { vim.trim(text) } }, false, {})
 end
 
 local function show_log()

@@ -79,26 +79,13 @@ def Diagnostics(lines: list<number>, question: string)
 enddef
 
 def Status()
-  var [error, s] = client.Call('status', {})
+  var [error, s] = client.Call('status', {commands: ':Pollux '})
   if error != ''
     client.Say(error, 'error')
     return
   endif
-  var files = s.files == 1 ? '1 file' : s.files .. ' files'
-  var lines = [printf('Pollux %s, port %d: sharing %s in %s', s.version, s.port, files, join(s.roots, ', '))]
-  for c in s.clients
-    add(lines, 'connected: ' .. get(c, 'label', c.name) .. (has_key(c, 'dir') ? ' in ' .. c.dir : ''))
-  endfor
-  if empty(s.clients)
-    add(lines, 'no agent is connected: :Pollux open starts one; in a running Gemini CLI, type /ide enable and restart it')
-  endif
-  for d in diff.Waiting()
-    add(lines, printf('pending: %s, from %s (%s)', diff.Name(d), diff.Agent(d), d.diff.state))
-  endfor
-  if !empty(client.Outside())
-    add(lines, printf('changed outside Pollux: %d (:Pollux list)', len(client.Outside())))
-  endif
-  echo join(lines, "\n")
+  # A Pollux of another version may send no text.
+  echo trim(get(s, 'text', printf('Pollux %s, port %d', s.version, s.port)))
 enddef
 
 def Log()
