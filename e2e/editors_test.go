@@ -986,6 +986,8 @@ func TestEditorDecidesOnlyWhenAsked(t *testing.T) {
 			still("accept of what is hidden")
 			d.enter()
 			d.press("M-x", "python-mode", "Enter")
+			d.see("(Python")
+			d.see("C-c C-k rejects")
 			d.press("C-x", "k", "Enter")
 		} else {
 			d.press(":wa", "Enter")

@@ -709,6 +709,7 @@ With PATH, only that file."
               before-save-hook nil
               after-save-hook nil
               buffer-invisibility-spec nil ; hide no text
+              header-line-format '(:eval (pollux--header))
               write-contents-functions (list #'pollux--write)
               buffer-offer-save nil)
   (add-hook 'kill-buffer-hook #'pollux--killed nil t)
@@ -839,6 +840,14 @@ and the path has no start."
         (setq path (concat "<" (substring path (min (1+ cut) (length path)))))))
     (replace-regexp-in-string "%" "%%" (concat " " who path how) t t)))
 
+(defun pollux--header ()
+  "Return the text above the buffer of a diff."
+  (let ((d pollux--this))
+    (cond ((eq (current-buffer) (pollux--diff-buffer d)) (pollux--caption d))
+          ((equal (pollux--diff-state d) "outside") " before")
+          ((pollux--diff-exists d) " on disk")
+          (t " new file"))))
+
 (defconst pollux--settle-parts 5
   "The number of timers that make up the delay.
 If Emacs was busy, it reads the keys that were pressed meanwhile before the
@@ -909,6 +918,7 @@ A key for a diff that has just appeared restarts its delay."
   (condition-case err
       (progn (pollux--show d) t)
     (error
+     (pollux--hide d)
      (pollux--say "%s is pending but cannot be shown (%s): M-x pollux-next"
                   (pollux--name d) (error-message-string err))
      nil)))
@@ -923,40 +933,31 @@ A key for a diff that has just appeared restarts its delay."
          (inline (or (eq pollux-layout 'inline)
                      (and (eq pollux-layout 'auto) (< (window-width base) pollux--min-columns))))
          (made (pollux--make-buffer d (format "*proposed: %s*" file) (pollux--diff-text d)))
-         (window-min-height 3)
-         first)
+         (window-min-height 3))
     (setf (pollux--diff-buffer d) (car made)
           (pollux--diff-form d) (cdr made)
           (pollux--diff-inline d) inline)
-    (condition-case err
-        (let ((height (max 5 (- (window-total-height base) (max 5 (/ (window-total-height base) 4))))))
-          (if inline
-              (progn
-                (setq first (pollux--split base 'above (car made) height))
-                (push first (pollux--diff-windows d)))
-            (setf (pollux--diff-left d)
-                  (car (pollux--make-buffer d (format "*on disk: %s*" file) (pollux--diff-original d))))
-            (setq first (pollux--split base 'above (pollux--diff-left d) height))
-            (push first (pollux--diff-windows d))
-            (push (pollux--split first 'right (car made)) (pollux--diff-windows d)))
-          (when dirty
-            (push (pollux--split (car (pollux--diff-windows d)) 'right dirty) (pollux--diff-windows d))))
-      (error
-       (pollux--hide d)
-       (error "%s" (error-message-string err))))
+    (let* ((height (max 5 (- (window-total-height base) (max 5 (/ (window-total-height base) 4)))))
+           (above (lambda (buffer)
+                    (push (pollux--split base 'above buffer height) (pollux--diff-windows d))))
+           (beside (lambda (buffer)
+                     (push (pollux--split (car (pollux--diff-windows d)) 'right buffer) (pollux--diff-windows d)))))
+      (if inline
+          (funcall above (car made))
+        (setf (pollux--diff-left d)
+              (car (pollux--make-buffer d (format "*on disk: %s*" file) (pollux--diff-original d))))
+        (funcall above (pollux--diff-left d))
+        (funcall beside (car made)))
+      (when dirty (funcall beside dirty)))
     (setq pollux--shown d)
     (when-let ((left (pollux--diff-left d)))
       (with-current-buffer left
-        (setq buffer-read-only t
-              header-line-format (cond ((equal (pollux--diff-state d) "outside") " before")
-                                       ((pollux--diff-exists d) " on disk")
-                                       (t " new file")))
+        (setq buffer-read-only t)
         (set-buffer-modified-p nil)))
     (with-current-buffer (car made)
       (buffer-enable-undo)
       (set-buffer-modified-p t)
-      (setq buffer-read-only (and (pollux--diff-fixed d) t)
-            header-line-format '(:eval (pollux--caption pollux--this))))
+      (setq buffer-read-only (and (pollux--diff-fixed d) t)))
     (pollux--unsettle d)
     (when (pollux--diff-fixed d)
       (pollux--say "%s is read-only: %s" (pollux--name d) (pollux--diff-fixed d)))

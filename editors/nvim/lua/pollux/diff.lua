@@ -500,18 +500,17 @@ local function tidy(d)
   end
 end
 
--- Shows a diff. If that fails, the diff stays pending and the user gets a message.
+-- Shows a diff and reports whether that worked. If not, the diff stays pending and the user
+-- gets a message.
 local function try(d)
   tidy(d)
   local ok, failure = keeping_sizes(show, d)
   if not ok then
     keeping_sizes(hide, d)
-  end
-  if not ok or failure then
     failure = tostring(failure):match("E%d+:[^\n]*") or tostring(failure)
     client.say(("%s is pending but cannot be shown (%s): :Pollux next"):format(name(d), failure), "warning")
-    return failure
   end
+  return ok
 end
 
 -- Reports whether no window can be opened now, because the command-line window is open.
@@ -566,7 +565,7 @@ local function replace(old, d)
     return finish(old)
   end
   shown = nil
-  if not try(d) then
+  if try(d) then
     M.go(d)
     d.count, d.sizes = old.count, old.sizes
   end
@@ -793,42 +792,36 @@ show = function(d)
   local layout = config.get().layout
   d.inline = layout == "inline" or layout == "auto" and width < MIN_COLUMNS
   local height = base and vim.api.nvim_win_get_height(base)
-  local ok, err = pcall(function()
-    local first
-    if d.inline then
-      first = split(base or 0, "aboveleft", d.buf)
-      d.wins = { first }
-    else
-      d.left = scratch(d, "original", "nofile", d.diff.original)
-      vim.bo[d.left].modifiable = false
-      first = split(base or 0, "aboveleft", d.left)
-      d.wins = { first }
-      table.insert(d.wins, split(first, "rightbelow vertical", d.buf))
+  local first
+  if d.inline then
+    first = split(base or 0, "aboveleft", d.buf)
+    d.wins = { first }
+  else
+    d.left = scratch(d, "original", "nofile", d.diff.original)
+    vim.bo[d.left].modifiable = false
+    first = split(base or 0, "aboveleft", d.left)
+    d.wins = { first }
+    table.insert(d.wins, split(first, "rightbelow vertical", d.buf))
+  end
+  local dirty = dirty_buffer(d.diff.path)
+  if dirty then
+    d.dirty = split(d.wins[#d.wins], "rightbelow vertical", dirty)
+    table.insert(d.wins, d.dirty)
+  end
+  if base and height > 12 then
+    vim.api.nvim_win_set_height(first, height - math.max(4, math.floor(height / 4)) - 1)
+  end
+  if d.inline then
+    execute(first, "setlocal signcolumn=yes") -- for the plus signs
+  else
+    for _, win in ipairs(d.wins) do
+      execute(win, "diffthis")
     end
-    local dirty = dirty_buffer(d.diff.path)
-    if dirty then
-      d.dirty = split(d.wins[#d.wins], "rightbelow vertical", dirty)
-      table.insert(d.wins, d.dirty)
-    end
-    if base and height > 12 then
-      vim.api.nvim_win_set_height(first, height - math.max(4, math.floor(height / 4)) - 1)
-    end
-    if d.inline then
-      execute(first, "setlocal signcolumn=yes") -- for the plus signs
-    else
-      for _, win in ipairs(d.wins) do
-        execute(win, "diffthis")
-      end
-      execute(first, "setlocal winhighlight=" .. colors.left)
-      execute(d.wins[2], "setlocal winhighlight=" .. colors.right)
-    end
-  end)
+    execute(first, "setlocal winhighlight=" .. colors.left)
+    execute(d.wins[2], "setlocal winhighlight=" .. colors.right)
+  end
   vim.bo[d.buf].modified = true
   vim.bo[d.buf].modifiable = not d.diff.readOnly
-  if not ok then
-    hide(d)
-    return tostring(err)
-  end
   entered = was
   shown = d
   watch(d)
@@ -1007,9 +1000,9 @@ function M.go(d)
       client.notify("diff/edit", { id = other.diff.id, content = text_of(other) })
       keeping_sizes(hide, other)
     end
-    if try(d) then
+    if not try(d) then
       vim.cmd("tab split") -- which has room
-      if try(d) then
+      if not try(d) then
         return
       end
     end
