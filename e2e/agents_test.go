@@ -256,7 +256,10 @@ func TestEditorAgents(t *testing.T) {
 		step(t, "edit and accept", func(t *testing.T) {
 			write("a.txt=one/3")
 			d.shows(one)
-			d.see(a.title + " proposes")
+			d.see("a.txt (") // the title, which has no room for the agent in every editor
+			if status := w.pollux("status"); !strings.Contains(status, "of "+a.title+", pending") {
+				t.Errorf("the status is %s", status)
+			}
 			d.leaveTerminal(h)
 			d.enter()
 			if a.readOnly {
