@@ -302,7 +302,7 @@ local function caption_of(d)
     how = " (look at it, then decide)"
   end
   local path = name(d)
-  local room = vim.api.nvim_win_get_width(win) - #who - #how
+  local room = vim.api.nvim_win_get_width(win) - 1 - #who - #how
   caption(win, room < math.min(#path, 20) and "" or who, path .. how)
 end
 

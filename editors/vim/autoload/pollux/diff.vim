@@ -278,7 +278,7 @@ def CaptionOf(d: dict<any>)
     how = ' (look at it, then decide)'
   endif
   var path = Name(d)
-  var room = winwidth(win) - len(who) - len(how)
+  var room = winwidth(win) - 1 - len(who) - len(how)
   Caption(win, room < min([len(path), 20]) ? '' : who, path .. how)
 enddef
 
