@@ -64,24 +64,24 @@ func (s *screen) event(ev agent.Event) {
 		s.end()
 		s.restart()
 	case agent.Started:
-		if s.text.Len() > 0 {
-			s.end()
-			s.tell("pollux: the text above is incomplete: the question is asked again")
-		}
+		s.note("the text above is incomplete: the question is asked again")
 		s.restart()
 	case agent.FellBack:
-		if s.text.Len() > 0 {
-			s.end()
-			s.tell(fmt.Sprintf("pollux: the text above is incomplete, because %s failed (%s): asking %s", ev.From, ev.Why, ev.To))
-		}
+		s.note("the text above is incomplete, because %s failed (%s): asking %s", ev.From, ev.Why, ev.To)
 		s.restart()
 	case agent.Retry:
-		if s.text.Len() > 0 && !ev.Unsure {
-			s.end()
-			s.tell(fmt.Sprintf("pollux: %s; %s tries again in %s, and may repeat the text above",
-				ev.Kind, s.agent.DisplayName, ev.Wait.Round(time.Second)))
+		if !ev.Unsure {
+			s.note("%s; %s tries again in %s, and may repeat the text above", ev.Kind, s.agent.DisplayName, ev.Wait.Round(time.Second))
 			s.again = s.text.Len()
 		}
+	}
+}
+
+// note says something about the text so far, if there is any.
+func (s *screen) note(format string, args ...any) {
+	if s.text.Len() > 0 {
+		s.end()
+		s.tell(fmt.Sprintf("pollux: "+format, args...))
 	}
 }
 

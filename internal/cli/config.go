@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -56,19 +55,25 @@ pollux config prints each problem with its line, and the exit code is 1.`,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	addFlags(cmd)
-	cmd.AddCommand(&cobra.Command{
+	path := func() (string, error) { return config.FilePath(os.Getenv) }
+	cmd.AddCommand(newPath(streams, "the file config.toml", path), newConfigEdit(streams))
+	return cmd
+}
+
+// newPath returns a command that prints the path of something.
+func newPath(streams IO, what string, find func() (string, error)) *cobra.Command {
+	return &cobra.Command{
 		Use:   "path",
-		Short: "Print the path of the file config.toml",
+		Short: "Print the path of " + what,
 		RunE: func(*cobra.Command, []string) error {
-			path, err := config.FilePath(os.Getenv)
+			path, err := find()
 			if err != nil {
 				return err
 			}
 			_, err = fmt.Fprintln(streams.Out, forOutput(streams.Out, path))
 			return err
 		},
-	}, newConfigEdit(streams))
-	return cmd
+	}
 }
 
 // shownConfig is the output of pollux config --json.
@@ -94,17 +99,14 @@ func newConfigEdit(streams IO) *cobra.Command {
 				return err
 			}
 			editor := shell.SplitLine(cmp.Or(strings.TrimSpace(os.Getenv("VISUAL")), strings.TrimSpace(os.Getenv("EDITOR")), shell.DefaultEditor))
-			if _, err := exec.LookPath(editor[0]); err != nil {
-				return fmt.Errorf("cannot start the editor (%w): set EDITOR, or edit %s yourself", err, path)
-			}
-			if err := createConfig(path); err != nil {
-				return err
-			}
 			ctx, stop := leaveInterruptToAgent(cmd.Context())
 			defer stop()
 			edit, err := proc.Command(ctx, editor[0], append(editor[1:], path)...)
 			if err != nil {
 				return fmt.Errorf("cannot start the editor (%w): set EDITOR, or edit %s yourself", err, path)
+			}
+			if err := createConfig(path); err != nil {
+				return err
 			}
 			edit.Stdin, edit.Stdout, edit.Stderr = streams.In, streams.Out, streams.Err
 			shell.LetSave(edit)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,22 +88,14 @@ Gemini CLI's IDE mode. --report writes a text for a bug report. ` + "`pollux hel
 					return err
 				}
 			}
-			failed, warnings := report.Count(doctor.Failed), report.Count(doctor.Warning)
-			switch {
-			case asJSON:
+			if asJSON {
 				if err := printJSON(streams.Out, report); err != nil {
 					return err
 				}
-			case failed+warnings == 0:
-				fmt.Fprintln(streams.Out, "\nNothing is wrong.")
-			case failed == 0:
-				fmt.Fprintf(streams.Out, "\n%s\n", termtext.Count(warnings, "warning"))
-			case warnings == 0:
-				fmt.Fprintf(streams.Out, "\n%d failed\n", failed)
-			default:
-				fmt.Fprintf(streams.Out, "\n%d failed, %s\n", failed, termtext.Count(warnings, "warning"))
+			} else {
+				fmt.Fprintf(streams.Out, "\n%s\n", summary(report))
 			}
-			if failed > 0 {
+			if report.Count(doctor.Failed) > 0 {
 				return exitError{1}
 			}
 			return nil
@@ -113,6 +106,18 @@ Gemini CLI's IDE mode. --report writes a text for a bug report. ` + "`pollux hel
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "with --fix, do not ask")
 	cmd.Flags().BoolVar(&toFile, "report", false, "write a text for a bug report, without secrets and paths, to a file")
 	return cmd
+}
+
+// summary returns the last line for a report.
+func summary(report doctor.Report) string {
+	var all []string
+	if n := report.Count(doctor.Failed); n > 0 {
+		all = append(all, fmt.Sprintf("%d failed", n))
+	}
+	if n := report.Count(doctor.Warning); n > 0 {
+		all = append(all, termtext.Count(n, "warning"))
+	}
+	return cmp.Or(strings.Join(all, ", "), "Nothing is wrong.")
 }
 
 // examine examines what the arguments name or, without any, what the user has. It prints the

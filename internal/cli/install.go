@@ -69,15 +69,14 @@ file stays as it is. The clients are
 				return err
 			}
 			plan, err := c.Plan(remove)
-			if err != nil {
+			switch {
+			case err != nil:
 				return err
-			}
-			if plan.Empty() {
-				state := "is in"
-				if remove {
-					state = "is not in"
-				}
-				say(streams.Err, "nothing to do: Pollux %s %s", state, path)
+			case plan.Empty() && remove:
+				say(streams.Err, "nothing to do: Pollux is not in %s", path)
+				return nil
+			case plan.Empty():
+				say(streams.Err, "nothing to do: Pollux is in %s", path)
 				return nil
 			}
 			if done, err := apply(cmd.Context(), streams, plan, "Write "+path+"?", yes); err != nil || !done {
@@ -117,18 +116,14 @@ otherwise a gemini in the editor's terminal does not connect.
 --remove uninstalls it.`, e.Title),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			plan, err := e.Plan(remove)
-			if err != nil {
+			switch {
+			case err != nil:
 				return err
-			}
-			if plan.Empty() {
-				state := ""
-				if remove {
-					state = "not "
-				}
-				say(streams.Err, "nothing to do: Pollux is %sinstalled in %s", state, e.Title)
-				if remove {
-					return nil
-				}
+			case plan.Empty() && remove:
+				say(streams.Err, "nothing to do: Pollux is not installed in %s", e.Title)
+				return nil
+			case plan.Empty():
+				say(streams.Err, "nothing to do: Pollux is installed in %s", e.Title)
 				return prepareGemini(cmd.Context(), streams, yes)
 			}
 			question := "Write these changes?"

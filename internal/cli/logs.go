@@ -136,18 +136,7 @@ the default level, no token, prompt or content of a file is in the log.`,
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "keep running, and show new lines")
 	cmd.Flags().IntVarP(&lines, "lines", "n", 100, "how many `lines` to show")
-	cmd.AddCommand(&cobra.Command{
-		Use:   "path",
-		Short: "Print the path of the log",
-		RunE: func(*cobra.Command, []string) error {
-			path, err := logPath(reportSettings(streams.Err))
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprintln(streams.Out, forOutput(streams.Out, path))
-			return err
-		},
-	})
+	cmd.AddCommand(newPath(streams, "the log", func() (string, error) { return logPath(reportSettings(streams.Err)) }))
 	return cmd
 }
 
