@@ -26,13 +26,7 @@ type wayFlags struct {
 
 // check returns the directories of --map, or a usage error.
 func (f *wayFlags) check() (remote.Paths, error) {
-	ways := 0
-	for _, way := range []string{f.socket, f.ssh, f.via} {
-		if way != "" {
-			ways++
-		}
-	}
-	if ways > 1 {
+	if ways := without([]string{f.socket, f.ssh, f.via}, []string{""}); len(ways) > 1 {
 		return nil, usageError{errors.New("--socket, --ssh and --via cannot be combined: use one")}
 	}
 	paths, err := remote.ParsePaths(f.maps)

@@ -144,7 +144,7 @@ func examine(ctx context.Context, streams IO, args []string, quiet bool) (doctor
 			Name: doctor.Settings, Heading: "Pollux's settings", Checks: []doctor.Check{checkSettings},
 		})
 	}
-	out := streams.Out
+	var out io.Writer = proseWriter{streams.Out}
 	if quiet {
 		out = io.Discard
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"path"
@@ -163,10 +162,7 @@ func showTopic(ctx context.Context, streams IO, topic string, noPager bool) erro
 	}
 	width := min(max(cmp.Or(columns(streams.Out), 80), minColumns), maxColumns)
 	text := formatMarkdown(forUsers(readTopic(topic)), width, style)
-	return page(ctx, streams, noPager, func(w io.Writer) error {
-		_, err := io.WriteString(w, text)
-		return err
-	})
+	return page(ctx, streams, noPager, text)
 }
 
 // The widths of a formatted page, in columns.

@@ -72,13 +72,12 @@ func listEntries(ctx context.Context, streams IO, j *journal.Journal, filter jou
 		fmt.Fprintln(streams.Out, "No entry matches.")
 		return nil
 	}
-	return page(ctx, streams, noPager, func(w io.Writer) error {
-		l := newListing(w, coloured(streams.Out), all)
-		for _, e := range entries {
-			l.print(j, e)
-		}
-		return nil
-	})
+	var list strings.Builder
+	l := newListing(&list, coloured(streams.Out), all)
+	for _, e := range entries {
+		l.print(j, e)
+	}
+	return page(ctx, streams, noPager, list.String())
 }
 
 func newJournalShow(streams IO, noPager *bool) *cobra.Command {
@@ -100,10 +99,7 @@ a restore replaced) are compared with the file on disk.`,
 				if err != nil {
 					return err
 				}
-				return page(cmd.Context(), streams, *noPager, func(w io.Writer) error {
-					_, err := io.WriteString(w, text)
-					return err
-				})
+				return page(cmd.Context(), streams, *noPager, text)
 			})
 		},
 	}

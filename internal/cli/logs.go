@@ -80,10 +80,6 @@ func (l *fileLog) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &fileLog{Handler: l.Handler.WithAttrs(attrs), path: l.path, level: l.level, warnings: l.warnings}
 }
 
-func (l *fileLog) WithGroup(name string) slog.Handler {
-	return &fileLog{Handler: l.Handler.WithGroup(name), path: l.path, level: l.level, warnings: l.warnings}
-}
-
 // report says where to find warnings, unless there are none.
 func (l *fileLog) report(w io.Writer) {
 	if n := l.warnings.Load(); n > 0 {

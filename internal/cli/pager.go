@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -46,18 +45,14 @@ func pager() string {
 	return command
 }
 
-// page shows what write prints. On a terminal it goes through the user's pager, unless never
-// is set.
-func page(ctx context.Context, streams IO, never bool, write func(io.Writer) error) error {
+// page shows a text. On a terminal it goes through the user's pager, unless never is set.
+func page(ctx context.Context, streams IO, never bool, text string) error {
 	command := pager()
 	// A console of Windows has no TERM.
 	console := runtime.GOOS == "windows" && os.Getenv("TERM") == "" && isTerminal(streams.Out)
 	paged := fullTerminal(streams.Out) || console
 	if never || command == "" || !paged {
-		return write(streams.Out)
-	}
-	var text bytes.Buffer
-	if err := write(&text); err != nil {
+		_, err := io.WriteString(streams.Out, text)
 		return err
 	}
 	ctx, stop := untilTerminated(ctx)
@@ -69,7 +64,7 @@ func page(ctx context.Context, streams IO, never bool, write func(io.Writer) err
 	}
 	cmd.Cancel = func() error { return proc.SignalTree(cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = pagerTimeout
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = &text, streams.Out, streams.Err
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(text), streams.Out, streams.Err
 	// As git: quit if the text fits on the screen, pass colours on, keep the screen.
 	cmd.Env = append(os.Environ(), "LESS="+cmp.Or(os.Getenv("LESS"), "FRX"), "LV="+cmp.Or(os.Getenv("LV"), "-c"))
 	err = cmd.Run()

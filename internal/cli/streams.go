@@ -65,9 +65,21 @@ func prose(w io.Writer, text string) string {
 		return strings.ReplaceAll(command, space, unbreakable)
 	})
 	body := strings.TrimLeft(text, space)
-	indent := text[:len(text)-len(body)]
+	indent := text[:min(len(text)-len(body), width/3)]
 	lines := strings.Split(wrap(body, width-len(indent)), "\n")
 	return indent + strings.ReplaceAll(strings.Join(lines, "\n"+indent), unbreakable, space)
+}
+
+// A proseWriter writes whole lines as [prose].
+type proseWriter struct{ w io.Writer }
+
+func (p proseWriter) Write(text []byte) (int, error) {
+	for line := range strings.Lines(string(text)) {
+		if _, err := fmt.Fprintln(p.w, prose(p.w, strings.TrimSuffix(line, "\n"))); err != nil {
+			return 0, err
+		}
+	}
+	return len(text), nil
 }
 
 // wrap returns a text with lines of at most this width, where words allow that.

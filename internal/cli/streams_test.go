@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/creack/pty"
+
 	"pollux/internal/sys/systest"
 )
 
@@ -25,6 +27,31 @@ func TestMessagesBreakBetweenWords(t *testing.T) {
 	for line := range strings.Lines(out) {
 		if len(line) > 41 {
 			t.Errorf("a line is too long: %q", line)
+		}
+	}
+}
+
+// An indentation continues in the lines that follow, and leaves room for the text.
+func TestProseKeepsIndentations(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("there is no pty")
+	}
+	screen, terminal, err := pty.Open()
+	if err == nil {
+		err = pty.Setsize(terminal, &pty.Winsize{Rows: 24, Cols: 30})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer screen.Close()
+	defer terminal.Close()
+	for text, want := range map[string]string{
+		"  one two three four five six seven":                       "  one two three four five six\n  seven",
+		strings.Repeat(" ", 24) + "-> use `pollux open --socket x`": "          -> use\n          `pollux open --socket x`",
+		"https://example.com/" + strings.Repeat("x", 40) + " it":    "https://example.com/" + strings.Repeat("x", 40) + "\nit",
+	} {
+		if got := prose(terminal, text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}
 }
