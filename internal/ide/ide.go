@@ -72,7 +72,7 @@ type Server interface {
 	// returns immediately.
 	ViewsChanged()
 	// Kept returns the port and the token that an editor keeps to start the companion
-	// again after a crash: those of [companion.Host], or 0 and "" if the server's agents
+	// again after a crash, for [companion.Host], or 0 and "" if the server's agents
 	// need neither.
 	Kept() (port int, token string)
 	// Note returns a problem and what to do about it, or "".
@@ -213,11 +213,11 @@ type Config struct {
 	Roots []string
 	// Settings has the port and the token that an editor has kept.
 	Settings editor.Settings
-	// ExtraHost and ExtraNames are those of [geminiide.Config].
+	// ExtraHost and ExtraNames are for [geminiide.Config].
 	ExtraHost  string
 	ExtraNames []string
 	Journal    *journal.Journal
-	// FindPane, Outside, Preferred and Waiting are those of [companion.Config].
+	// FindPane, Outside, Preferred and Waiting are for [companion.Config].
 	FindPane  companion.PaneFinder
 	Outside   bool
 	Preferred func() string
@@ -251,7 +251,7 @@ type Host struct {
 	socket    *socket  // nil if the system refused it
 
 	// Set before a client can attach:
-	published []Server // those of servers that agents can find
+	published []Server // agents can find these
 	failures  []failure
 
 	closed atomic.Bool
@@ -293,7 +293,7 @@ func start(cfg Config, protocols []Protocol) (*Host, error) {
 	return h, nil
 }
 
-// maxFiles returns the largest limit of the protocols, or 0 if one has none.
+// maxFiles returns the largest limit of all protocols, or 0 if one has none.
 func maxFiles(protocols []Protocol) (limit int) {
 	for _, p := range protocols {
 		if p.MaxFiles == 0 {

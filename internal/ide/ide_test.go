@@ -301,7 +301,7 @@ func TestSetRootsFailsHalfWay(t *testing.T) {
 }
 
 // Agents of every protocol find the companion. The editor's port and token are
-// those of Gemini CLI's server.
+// the names that Gemini CLI's server sets.
 func TestProtocolsShareOneCompanion(t *testing.T) {
 	cfg := newConfig(t)
 	cfg.Settings.Token = "kept"

@@ -20,7 +20,7 @@ type Launch struct {
 	Package string // the npm package that contains it
 	// Unset are variables that the agent must not inherit.
 	Unset []string
-	// Env returns more variables, as KEY=VALUE, given those of the companion.
+	// Env returns more variables, as KEY=VALUE, given the companion's variables.
 	Env func(companion map[string]string) []string
 	// Args come before the user's arguments.
 	Args []string

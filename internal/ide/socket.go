@@ -16,7 +16,7 @@ import (
 
 // A socket is the companion's private socket for processes that it did not
 // start: shell hooks, `pollux status`, other clients and, after a protocol's
-// preamble, agents. Nobody else can open its directory, so it needs no
+// preamble, agents. No other user can open its directory, so it needs no
 // authentication.
 type socket struct {
 	path     string

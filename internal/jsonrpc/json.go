@@ -27,7 +27,7 @@ func Decode(data []byte, v any) error {
 	err := json.Unmarshal(data, v, jsonv1.DefaultOptionsV1(), jsonv1.ReportErrorsWithLegacySemantics(false),
 		json.MatchCaseInsensitiveNames(false), json.WithUnmarshalers(json.JoinUnmarshalers(share, json.UnmarshalFromFunc(decodeText))))
 	if err != nil {
-		// The error texts are those of encoding/json.
+		// The error texts come from encoding/json.
 		reflect.ValueOf(v).Elem().SetZero()
 		err = stdjson.Unmarshal(data, v)
 	}

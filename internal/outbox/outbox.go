@@ -26,7 +26,7 @@ func (s Signal) Set() {
 	}
 }
 
-// Limits bound what waits in a queue. A zero field is no bound. A single value
+// Limits bound what waits in a queue. A zero field bounds nothing. A single value
 // of any size always finds room.
 type Limits[T any] struct {
 	Items int

@@ -54,7 +54,7 @@ func TestContext(t *testing.T) {
 			}
 		}
 		a.files()
-		other.files() // at once, perhaps twice
+		other.files() // immediately, perhaps twice
 		expect(400*time.Millisecond, "/project/a:2", "/project/a:3")
 		expect(1099*time.Millisecond, "", "")
 		expect(time.Millisecond, "/project/a:2", "/project/a:3")

@@ -44,8 +44,7 @@ func (f *fixture) leave(a *agent) {
 	synctest.Wait()
 }
 
-// kill does what a kill of the server's process does to its file: nothing happens to it
-// any more.
+// kill leaves the server's file as it is when the server's process is killed.
 func (f *fixture) kill() {
 	f.StopWatch()
 	synctest.Wait()

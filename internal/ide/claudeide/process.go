@@ -42,7 +42,7 @@ func (s *Session) claim(params json.RawMessage) {
 	}
 }
 
-// located sets what is known of the agent's process.
+// located records the agent's process and folder.
 func (s *Session) located(pid int, dir string) {
 	if pid <= 0 && dir == "" {
 		return

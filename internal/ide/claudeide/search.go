@@ -157,8 +157,8 @@ func (f Found) Listens(host string) bool {
 	return true
 }
 
-// Leftover reports whether a companion that was killed here has left the lock. Nobody
-// needs it.
+// Leftover reports whether a companion that was killed here has left the lock, which has
+// no more use.
 func (f Found) Leftover() bool { return f.Pollux.Stale(f.PID) }
 
 // Causes of an error of [Found.Probe].

@@ -1,7 +1,7 @@
 // Package claudeide lets Claude Code and opencode use a companion: MCP over a
 // WebSocket on loopback, found through a lock file in ~/.claude/ide.
 //
-// There is no published contract. The package follows what Claude Code 2.1.330 and
+// No contract is published. The package follows what Claude Code 2.1.330 and
 // opencode 1.18.33 do; docs/CLAUDE-CODE.md says what users notice of it.
 package claudeide
 
@@ -43,7 +43,7 @@ type Backend interface {
 	blocking.Backend
 	// Acted notes that the agent did something.
 	Acted(s companion.Session)
-	// Changed announces another result of the session's Process.
+	// Changed announces that the session's Process returns another result.
 	Changed(s companion.Session)
 	Diagnostics(ctx context.Context, path string) ([]editor.FileDiagnostics, error)
 	BeforeWrite(ctx context.Context, path string) (
@@ -151,7 +151,7 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// An endpoint is what an agent remembers of a server: it tries to reconnect to it
+// An agent remembers the endpoint of a server: it tries to reconnect to it
 // for about 17 s.
 //
 // A file keeps it while an agent is connected, so that the agent can come back after a

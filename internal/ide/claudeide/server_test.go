@@ -511,7 +511,7 @@ func TestHandshake(t *testing.T) {
 	}
 }
 
-// A request that is no handshake holds no session.
+// Only a handshake takes up a session.
 func TestOrdinaryRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t)

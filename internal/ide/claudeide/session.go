@@ -75,7 +75,7 @@ func (s *Session) serve(conn mcp.Conn) {
 	s.checks.end(s.Ctx, s.server.cfg.OnPanic)
 }
 
-// placeholder is what opencode sends instead of its version.
+// opencode sends placeholder instead of its version.
 const placeholder = "0.0.0"
 
 // Client implements [companion.Session].

@@ -92,7 +92,7 @@ var (
 	// errTaken reports that a server listens on the socket.
 	errTaken = errors.New("another server listens on the socket")
 	// errForeign reports that the socket's path holds something that is not ours.
-	errForeign = errors.New("is not a socket of yours: remove it")
+	errForeign = errors.New("is not your socket: remove it")
 )
 
 // newClaim listens on a socket. It replaces an abandoned socket of the user, and
@@ -140,8 +140,8 @@ func newPipeClaim(name string) (*claim, error) {
 	return &claim{name, l, nil}, nil
 }
 
-// held reports whether the path still leads to the claim's socket. Nobody can replace a
-// pipe.
+// held reports whether the path still leads to the claim's socket. A pipe cannot be
+// replaced.
 func (c *claim) held() bool { return c.file == nil || c.is(c.path) }
 
 func (c *claim) is(path string) bool {

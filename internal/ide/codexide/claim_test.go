@@ -234,7 +234,7 @@ func TestOwner(t *testing.T) {
 	if got := m.ask(dir); got != "a.txt" {
 		t.Errorf("the agent receives %q", got)
 	}
-	if !sock.IsPipe(m.socket) { // nobody can replace a pipe
+	if !sock.IsPipe(m.socket) { // a pipe cannot be replaced
 		// Another one comes, and goes.
 		if err := os.Remove(m.socket); err != nil {
 			t.Fatal(err)
@@ -274,7 +274,7 @@ func TestPreferred(t *testing.T) {
 	waitNote(t, s, "")
 }
 
-// A program that expects one of the vendor's servers gets the socket's path to itself.
+// A program that expects a server of its vendor gets the socket's path to itself.
 func TestStepBack(t *testing.T) {
 	initialize := func(clientType string) string {
 		return `{"type":"request","requestId":"1","sourceClientId":"initializing-client","version":0,"method":"initialize",` +
@@ -304,7 +304,7 @@ func TestStepBack(t *testing.T) {
 			}
 			a.ended()
 			if sock.IsPipe(m.socket) {
-				older.ended() // as long as it is open, nobody else can serve the pipe
+				older.ended() // as long as it is open, no other program can serve the pipe
 			}
 			m.mustBeFree()
 			waitNote(t, s, "leaves it free")

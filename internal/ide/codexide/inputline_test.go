@@ -10,7 +10,7 @@ import (
 func TestInputLine(t *testing.T) {
 	inputlinetest.Check(t, "codex", InputLine)
 
-	// While it starts, there is no footer below typed text.
+	// While it starts, it shows no footer below typed text.
 	for captured, want := range map[string]string{
 		"\x1b[1m›\x1b[0m one\n\n\n":           "one",
 		"\x1b[1m›\x1b[0m one\n  two\n\n":      "one\ntwo",

@@ -1,7 +1,7 @@
 // Package codexide lets Codex CLI use a companion: it answers what the user has open,
 // on the socket that Codex CLI asks with each prompt once its user has typed /ide.
 //
-// There is no published contract. The package follows what Codex CLI 0.169.0 does, and
+// No contract is published. The package follows what Codex CLI 0.169.0 does, and
 // the public source of it and of older releases; docs/CODEX.md says what users notice of it.
 //
 // All companions of a user share the socket. One of them owns it, and asks the others
@@ -47,7 +47,7 @@ type Config struct {
 	Socket string
 	// Preferred are the sockets that agents try before; [Preferred] if nil.
 	Preferred []string
-	// Siblings returns the sockets of the user's other companions; those that run if
+	// Siblings returns the sockets of the user's other companions; the running ones if
 	// nil.
 	Siblings func() []string
 	// OnPanic is called before a panic ends the process.
@@ -149,8 +149,8 @@ func (s *Server) watch() {
 	}
 }
 
-// Publish lets agents find the server. A failure is no reason not to start, since the
-// user may not have the agent.
+// Publish lets agents find the server. A failure is only a note: the user may not have
+// the agent.
 func (s *Server) Publish(_, _ []string) error {
 	s.claiming.Lock()
 	s.published = true

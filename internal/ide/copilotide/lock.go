@@ -3,6 +3,7 @@ package copilotide
 import (
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,8 +12,7 @@ import (
 	"pollux/internal/sys/disk"
 )
 
-// A Lock is a lock file, which leads agents to a server. Its name is UUID.lock. The agent
-// skips a lock without one of the fields up to Timestamp.
+// A Lock is a lock file, which leads agents to a server. Its name is UUID.lock.
 type Lock struct {
 	// SocketPath is the path of a unix socket, with the Scheme "unix", or the name of a
 	// pipe, with "pipe".
@@ -62,20 +62,33 @@ func Dir() (string, error) {
 type Found struct {
 	Lock
 	Path string
+	// Skipped is why the agent does not use the file, or nil.
+	Skipped error
 }
 
-// Find returns the lock files in a directory that it can read, by name.
+// required are the fields without any of which the agent skips a lock.
+var required = []string{"socketPath", "scheme", "headers", "pid", "ideName", "timestamp"}
+
+// Find returns the lock files in a directory, by name.
 func Find(dir string) (found []Found) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
-		f := Found{Path: filepath.Join(dir, e.Name())}
 		if filepath.Ext(e.Name()) != lockfile.Ext {
 			continue
 		}
+		f := Found{Path: filepath.Join(dir, e.Name())}
 		data, err := disk.ReadFile(f.Path, lockfile.MaxSize)
-		if err == nil && json.Unmarshal(data, &f.Lock) == nil {
-			found = append(found, f)
+		var fields map[string]json.RawMessage
+		if err == nil {
+			err = errors.Join(json.Unmarshal(data, &fields), json.Unmarshal(data, &f.Lock))
 		}
+		for _, key := range required {
+			if fields[key] == nil && err == nil {
+				err = fmt.Errorf("it has no %s", key)
+			}
+		}
+		f.Skipped = err
+		found = append(found, f)
 	}
 	return found
 }

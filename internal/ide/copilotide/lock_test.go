@@ -125,7 +125,7 @@ func TestLockStays(t *testing.T) {
 	})
 }
 
-// Nobody here uses the agent: nothing is written.
+// Without the agent on this machine nothing is written.
 func TestUnwanted(t *testing.T) {
 	cfg := config(t, newBackend())
 	t.Setenv("PATH", t.TempDir())

@@ -1,7 +1,7 @@
 // Package copilotide lets GitHub Copilot CLI use a companion: MCP over HTTP on a unix
 // socket, or on a named pipe on Windows, found through a lock file in ~/.copilot/ide.
 //
-// There is no published contract. The package follows what Copilot CLI 1.0.102 does;
+// No contract is published. The package follows what Copilot CLI 1.0.102 does;
 // docs/COPILOT.md says what users notice of it.
 package copilotide
 
@@ -97,8 +97,8 @@ func New(cfg Config) (*Server, error) {
 	s.endpoint.Open, s.endpoint.GoneTimeout = s.open, cfg.GoneTimeout
 	own := gate.Config{Handler: http.HandlerFunc(s.serveHTTP), Log: cfg.Log}
 	l, kind, address, err := sock.ListenPrivate("copilot")
-	// A path that is too long, for example, is no reason not to start: the user may not
-	// have this agent.
+	// Pollux starts even if, for example, the path is too long: the user may not have this
+	// agent.
 	if err != nil {
 		cfg.Log.Warn("Copilot CLI will not find this companion: set POLLUX_RUNTIME_DIR to a short path that you own", "err", err)
 	} else {

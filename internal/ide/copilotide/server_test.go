@@ -83,7 +83,7 @@ func (b *backend) Context() companion.Context {
 	return b.context
 }
 
-// Diagnostics returns one problem of the file, or of the project's only one.
+// Diagnostics returns one problem of the file, or the only one in the project.
 func (b *backend) Diagnostics(_ context.Context, path string) ([]editor.FileDiagnostics, error) {
 	at := editor.Cursor{Line: 2, Character: 1}
 	return []editor.FileDiagnostics{{Path: cmp.Or(path, "/project/a b"), Diagnostics: []editor.Diagnostic{{
@@ -362,7 +362,7 @@ func receive[T any](t *testing.T, c <-chan T) (v T) {
 	return v
 }
 
-// Nobody without the nonce, no web page, and nothing else than MCP is served.
+// Clients without the nonce and web pages are refused, as is everything but MCP.
 func TestRefused(t *testing.T) {
 	start(t, func(f *fixture) {
 		post := `{"jsonrpc":"2.0","id":7,"method":"tools/list"}`

@@ -55,7 +55,7 @@ func encodeParams(params any) json.RawMessage {
 }
 
 // key returns the part of a context that the CLI compares. Of the timestamps,
-// only the resulting order of the files counts.
+// only the order counts that they give to the files.
 func (c Context) key() string {
 	ws := *c.WorkspaceState
 	ws.OpenFiles = slices.Clone(ws.OpenFiles)

@@ -38,7 +38,7 @@ type Backend interface {
 	// ended and did not return within [Config.GoneTimeout].
 	Connect(s companion.Session)
 	Disconnect(s companion.Session)
-	// Changed announces another result of the session's Process.
+	// Changed announces that the session's Process returns another result.
 	Changed(s companion.Session)
 }
 

@@ -135,8 +135,8 @@ func (s *Session) Process() companion.Process {
 	return s.process
 }
 
-// locate finds the process that has sent a request. Over
-// stdio they stay unknown, since a relay is at the other end.
+// locate finds the process that has sent a request, and its version. Over stdio they stay unknown,
+// since a relay is at the other end.
 func (s *Session) locate(r *http.Request) {
 	if s.Process().PID != 0 {
 		return

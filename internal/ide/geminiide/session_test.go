@@ -112,12 +112,12 @@ func TestKeepAliveThatNobodyReads(t *testing.T) {
 	}
 	var begun int64
 	for range 3 { // comments come
-		begun = first.written.Load() // now, because the write after the last read may begin at once
+		begun = first.written.Load() // now, because the write after the last read may begin immediately
 		if _, err := in.ReadString('\n'); err != nil {
 			t.Fatal(err)
 		}
 	}
-	waitFor(t, func() bool { return first.written.Load() > begun }) // and nobody reads
+	waitFor(t, func() bool { return first.written.Load() > begun }) // and the client does not read
 	first.out.Close()
 	waitFor(t, func() bool { // the next stream carries the context
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

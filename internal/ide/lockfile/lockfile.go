@@ -92,8 +92,8 @@ func New(log *slog.Logger, agent, dir string, lock func(folders []string) any) *
 	return f
 }
 
-// Publish writes the file for a workspace with those roots. A failure is no reason not to start,
-// since the user may not have the agent.
+// Publish writes the file for a workspace with those roots. A failure is only logged: the user may
+// not have the agent.
 func (f *File) Publish(name string, roots []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -179,7 +179,7 @@ func (f *File) holdsLocked(data []byte) bool {
 }
 
 // Wanted reports whether the user has an agent with a lock directory: the
-// directory's parent exists, or one of the agents' commands does.
+// directory's parent exists, or a command of these agents does.
 func Wanted(dir string, lookPath func(string) (string, error), commands ...string) bool {
 	if _, err := os.Stat(filepath.Dir(dir)); err == nil {
 		return true

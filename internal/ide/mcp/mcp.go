@@ -34,7 +34,7 @@
 //
 // The answer to a request goes to the response to its post; all other messages go to the event
 // stream. A session has one: the next one replaces it. Without a stream messages wait for the next
-// one, and a message whose write fails goes there, too. There is no other resumption: events have
+// one, and a message whose write fails goes there, too. Nothing else is resumed: events have
 // no IDs. A session ends when the agent deletes it, or has no stream for some time.
 //
 // The caller of [Endpoint.ServeHTTP] has checked Origin, Host and the secret of the request,

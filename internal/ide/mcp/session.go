@@ -61,7 +61,7 @@ type Session struct {
 	client    *client // nil until initialize
 	greeted   bool    // notifications/initialized has arrived
 	connected bool    // the companion has the session
-	mute      bool    // there is no stream for messages other than answers
+	mute      bool    // without a stream, only answers can be sent
 	ended     bool    // Go starts nothing any more
 	over      bool    // nothing can be written any more
 	calls     map[string]*Call
@@ -72,7 +72,7 @@ type Session struct {
 	tasks     sync.WaitGroup // added to under mu while the session has not ended
 }
 
-// A client is what an agent says about itself.
+// A client describes an agent in its own words.
 type client struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
@@ -565,7 +565,7 @@ func (s *Session) Muted() bool {
 	return s.mute
 }
 
-// setMute sets whether there is no stream for messages other than answers.
+// setMute sets whether without a stream, only answers can be sent.
 func (s *Session) setMute(mute bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 
 const dialTimeout = 500 * time.Millisecond
 
-// A server is what serves, or should serve, the socket or pipe that Codex CLI asks.
+// A server serves, or should serve, the socket or pipe that Codex CLI asks.
 type server struct {
 	path, dir string
 	notSocket bool
@@ -54,7 +54,7 @@ var causes = []doctor.Cause[*server]{
 		"the program that serves {path} has no files of {dir}", "{start}"),
 	doctor.Fails("socket", func(s *server) bool { return s.err != nil },
 		"the program that serves {path} does not answer: {error}", "restart that editor, or end that program"),
-	doctor.Warns("rival", func(s *server) bool { return !s.ours }, "another program than Pollux serves {path}", another),
+	doctor.Warns("rival", func(s *server) bool { return !s.ours }, "a program other than Pollux serves {path}", another),
 	doctor.Passes("socket", doctor.Otherwise[*server], "the companion on {path} answers for this directory"),
 }
 

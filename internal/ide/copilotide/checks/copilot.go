@@ -9,7 +9,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -27,12 +26,9 @@ import (
 
 const (
 	answerTimeout = 3 * time.Second
-	// maxFile bounds a lock file and a file of settings, in bytes.
+	// maxFile bounds a file of settings and an answer, in bytes.
 	maxFile = 1 << 20
 )
-
-// required are the fields without any of which Copilot CLI skips a lock file.
-var required = []string{"socketPath", "scheme", "headers", "pid", "ideName", "timestamp"}
 
 // A lock is a lock file as Copilot CLI reads it. It compares the text of the folders with its
 // own, so it takes neither a folder above or below, nor a symbolic link.
@@ -43,25 +39,12 @@ type lock struct {
 
 // find returns the lock files in a directory, for a Copilot CLI in dir.
 func find(from, dir string) (locks []*lock) {
-	files, _ := filepath.Glob(filepath.Join(from, "*.lock"))
-	for _, path := range files {
-		l := new(lock)
-		data, err := disk.ReadFile(path, maxFile)
-		var fields map[string]json.RawMessage
-		if err == nil {
-			err = errors.Join(json.Unmarshal(data, &fields), json.Unmarshal(data, &l.file))
-		}
-		for _, key := range required {
-			if fields[key] == nil && err == nil {
-				err = fmt.Errorf("it has no %s", key)
-			}
-		}
-		l.Lock = doctor.Lock{
-			Agent: "Copilot CLI", Command: copilotide.Command, Dir: dir, Path: path, Skipped: err, Exact: true,
-			Program: cmp.Or(doctor.Short(l.file.IDEName), "a program without a name"), Process: l.file.PID,
-			Live: proc.Alive(l.file.PID), Folders: l.file.WorkspaceFolders, Address: l.file.SocketPath,
-		}
-		locks = append(locks, l)
+	for _, f := range copilotide.Find(from) {
+		locks = append(locks, &lock{file: f.Lock, Lock: doctor.Lock{
+			Agent: "Copilot CLI", Command: copilotide.Command, Dir: dir, Path: f.Path, Skipped: f.Skipped, Exact: true,
+			Program: cmp.Or(doctor.Short(f.IDEName), "a program without a name"), Process: f.PID,
+			Live: proc.Alive(f.PID), Folders: f.WorkspaceFolders, Address: f.SocketPath,
+		}})
 	}
 	return locks
 }

@@ -40,7 +40,7 @@ type Protocol struct {
 	lookup geminiide.Lookup
 }
 
-// A checker is one of the protocol's checks while it runs.
+// A checker is a running check of the protocol.
 type checker struct {
 	*doctor.Checker
 	*Protocol

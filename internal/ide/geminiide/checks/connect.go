@@ -29,7 +29,7 @@ const (
 )
 
 // checkConnection tries to connect in the order in which Gemini CLI does: the port
-// and the command of the companion's file, then those of the variables.
+// and the command in the companion's file, then the port and the command in the variables.
 func (c *checker) checkConnection(ctx context.Context, chosen *geminiide.Candidate) {
 	token := tokenFor(chosen)
 	host := geminiide.DialHost(c.launch)
