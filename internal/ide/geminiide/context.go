@@ -40,16 +40,16 @@ func (s *Server) context() *encodedContext {
 	defer s.encodingMu.Unlock()
 	if e := s.encoded; e == nil || !now.Same(e.from) {
 		update := wireContext(now)
-		s.encoded = &encodedContext{now, update.key(), encodeParams(update)}
+		s.encoded = &encodedContext{now, update.key(), encode(update)}
 	}
 	return s.encoded
 }
 
-// encodeParams encodes the parameters of a notification.
-func encodeParams(params any) json.RawMessage {
-	data, err := jsonrpc.Encode(params)
+// encode encodes a value that consists of strings, numbers and JSON.
+func encode(v any) json.RawMessage {
+	data, err := jsonrpc.Encode(v)
 	if err != nil {
-		panic(err) // strings and numbers
+		panic(err)
 	}
 	return data
 }
@@ -62,11 +62,7 @@ func (c Context) key() string {
 	for i := range ws.OpenFiles {
 		ws.OpenFiles[i].Timestamp = 0
 	}
-	data, err := json.Marshal(ws)
-	if err != nil {
-		panic(err) // strings and numbers
-	}
-	return string(data)
+	return string(encode(ws))
 }
 
 // cut returns at most limit bytes of s, which is valid UTF-8, and splits no

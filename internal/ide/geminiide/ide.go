@@ -9,7 +9,6 @@ package geminiide
 
 import (
 	"pollux/internal/editor"
-	"pollux/internal/jsonrpc"
 	"pollux/internal/sys/disk"
 )
 
@@ -93,13 +92,7 @@ type ClosedContent struct {
 }
 
 // Text returns the text block's text.
-func (c ClosedContent) Text() string {
-	b, err := jsonrpc.Encode(c)
-	if err != nil {
-		panic(err) // a struct of one string
-	}
-	return disk.Text(b)
-}
+func (c ClosedContent) Text() string { return disk.Text(encode(c)) }
 
 // A DiscoveryFile is the content of the file that leads a CLI to a companion
 // (companion-spec I.2). WorkspacePath joins the absolute roots with the system's

@@ -147,16 +147,6 @@ func (o object) object(key string) (v object, ok bool) {
 
 func (o object) set(key string, v any) { o[key] = encode(v) }
 
-func encode(v any) []byte {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		panic(err) // v consists of strings and of JSON
-	}
-	return bytes.TrimRight(b.Bytes(), "\n")
-}
-
 // rewrite returns a message with its params as modified by change, or the message as
 // it is if change reports false.
 func rewrite(line []byte, change func(method string, params object) bool) []byte {

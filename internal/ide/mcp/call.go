@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"pollux/internal/companion"
@@ -86,6 +87,153 @@ func (c *Call) OnCanceled(f func()) {
 	c.onCanceled = f
 }
 
+const methodCall = "tools/call"
+
+// methods are the methods of requests.
+var methods = map[string]func(*Session, *Call, message){
+	"initialize": (*Session).initialize,
+	"ping":       func(_ *Session, c *Call, _ message) { c.succeed(struct{}{}) },
+	"tools/list": (*Session).listTools,
+	methodCall:   (*Session).callTool,
+}
+
+// receive handles a message of the agent. put gives the answer to a request to the transport. It
+// reports false, and does nothing, for a request whose ID is in use.
+func (s *Session) receive(m message, put func(*outgoing)) bool {
+	var c *Call
+	if m.isRequest() {
+		c = &Call{Args: m.call.Args, session: s, id: slices.Clone(m.ID), put: put}
+		c.ctx, c.cancel = context.WithCancel(s.Ctx)
+		s.mu.Lock()
+		twice := s.calls[string(c.id)] != nil
+		if !twice {
+			s.calls[string(c.id)] = c
+		}
+		s.mu.Unlock()
+		if twice {
+			c.cancel()
+			return false
+		}
+	}
+	if s.dialect.Received != nil && m.Method != "" {
+		s.dialect.Received(m.Method, m.Params)
+	}
+	switch {
+	case c != nil:
+		s.dispatch(c, m)
+	case m.Method == "":
+		s.answered(m)
+	case m.Method == "notifications/initialized":
+		s.greet()
+	case m.Method == "notifications/cancelled":
+		var p struct {
+			ID json.RawMessage `json:"requestId"`
+		}
+		if jsonrpc.Decode(m.Params, &p) == nil {
+			s.cancelCall(p.ID)
+		}
+	}
+	return true
+}
+
+// dispatch starts to serve a request.
+func (s *Session) dispatch(c *Call, m message) {
+	serve := methods[m.Method]
+	switch {
+	case serve == nil:
+		c.fail(jsonrpc.CodeMethodNotFound, fmt.Sprintf("method %.80q not found", m.Method))
+	case !s.initialized() && m.Method != "initialize" && m.Method != "ping":
+		c.fail(jsonrpc.CodeInvalidRequest, "send initialize first")
+	default:
+		serve(s, c, m)
+	}
+}
+
+// callTool serves tools/call.
+func (s *Session) callTool(c *Call, m message) {
+	i := slices.IndexFunc(s.dialect.Tools, func(t Tool) bool { return t.Name == m.call.Name })
+	if i < 0 {
+		c.fail(jsonrpc.CodeInvalidParams, fmt.Sprintf("unknown tool %.80q", m.call.Name))
+		return
+	}
+	s.mu.Lock()
+	tooMany := len(s.calls) > maxCalls
+	s.mu.Unlock()
+	tool := &s.dialect.Tools[i]
+	switch {
+	case tooMany:
+		c.Answer(nil, errTooMuch, nil)
+	case tool.Concurrent:
+		s.Go(func() { c.run(tool) })
+	default:
+		inTurn := func() {
+			if s.isConnected() {
+				c.run(tool)
+			} else {
+				c.Answer(nil, errNotConnected, nil)
+			}
+		}
+		if !s.queue.Put(job{len(c.Args), inTurn}) {
+			c.Answer(nil, errTooMuch, nil)
+		}
+	}
+}
+
+// A job takes effect in order.
+type job struct {
+	size int // in bytes
+	run  func()
+}
+
+// work runs the queue.
+func (s *Session) work() {
+	for {
+		for s.Ctx.Err() == nil {
+			j, ok := s.queue.Take()
+			if !ok {
+				break
+			}
+			j.run()
+		}
+		select {
+		case <-s.queue.Ready():
+		case <-s.Ctx.Done():
+			return
+		}
+	}
+}
+
+// cancelCall cancels the call with that ID.
+func (s *Session) cancelCall(id json.RawMessage) {
+	s.mu.Lock()
+	c := s.calls[string(id)]
+	first := c != nil && !c.canceled
+	if first {
+		c.canceled = true
+	}
+	s.mu.Unlock()
+	if !first {
+		return
+	}
+	c.cancel()
+	s.enqueue(func() {
+		s.mu.Lock()
+		f := c.onCanceled
+		s.mu.Unlock()
+		if f != nil {
+			f()
+		}
+	})
+}
+
+// enqueue runs f when all earlier messages have taken effect. It ends a session in which too much
+// waits.
+func (s *Session) enqueue(f func()) {
+	if !s.queue.Put(job{run: f}) {
+		s.End()
+	}
+}
+
 // A toolResult is the result of a call of a tool.
 type toolResult struct {
 	Content []textBlock `json:"content"`
@@ -151,17 +299,3 @@ func (c *Call) run(tool *Tool) {
 	c.later = true
 	c.session.idleLocked()
 }
-
-const methodCall = "tools/call"
-
-// methods are the methods of requests.
-var methods = map[string]func(*Session, *Call, message){
-	"initialize": (*Session).initialize,
-	"ping":       func(_ *Session, c *Call, _ message) { c.succeed(struct{}{}) },
-	"tools/list": (*Session).listTools,
-	methodCall:   (*Session).callTool,
-}
-
-// ProtocolVersions are the versions of MCP in which an agent connects before it calls a tool, the
-// newest first. 2025-03-26 is missing: its servers must accept batches, which no agent sends.
-var ProtocolVersions = []string{"2025-11-25", "2025-06-18", "2024-11-05"}

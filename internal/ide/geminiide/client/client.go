@@ -227,9 +227,6 @@ func (c *CLI) CloseDiff(ctx context.Context, path string) (string, error) {
 	return c.Call(ctx, "closeDiff", map[string]any{"filePath": path, "suppressNotification": true})
 }
 
-// Session returns the ID of the session.
-func (c *CLI) Session() string { return c.session }
-
 // Close ends the stream. A real CLI does no more when it exits.
 func (c *CLI) Close() {
 	if c.stream != nil {

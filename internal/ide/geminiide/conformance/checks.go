@@ -29,9 +29,6 @@ var checks = slices.Concat(discoveryChecks, transportChecks, contextChecks, diff
 
 var fileName = lazy.Regexp(`^gemini-ide-server-(\d+)-(\d+)\.json$`)
 
-// reservedNames make the CLI offer to install another extension.
-var reservedNames = []string{"vscode", "antigravity", "positron", "firebasestudio"}
-
 var discoveryChecks = []check{
 	{"discovery.name", Must, "I.2", "the discovery file is named gemini-ide-server-PID-PORT.json", func(r *run) {
 		m := fileName().FindStringSubmatch(filepath.Base(r.path))
@@ -75,7 +72,7 @@ var discoveryChecks = []check{
 			switch {
 			case i.Name == "" || i.DisplayName == "":
 				fail("without them Gemini CLI has IDE mode only in the terminals of VS Code")
-			case slices.Contains(reservedNames, i.Name):
+			case geminiide.CheckEditor(i) != nil:
 				fail("%q makes Gemini CLI offer to install its own extension", i.Name)
 			case i.Name != strings.ToLower(i.Name):
 				fail("the name is %q", i.Name)
