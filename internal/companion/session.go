@@ -125,13 +125,6 @@ type Context struct {
 	Trusted *bool
 }
 
-// Same reports whether both have the same origin, and so are equal. It does not compare
-// their files.
-func (c Context) Same(other Context) bool {
-	return c.Trusted == other.Trusted && len(c.Files) == len(other.Files) &&
-		(len(c.Files) == 0 || &c.Files[0] == &other.Files[0])
-}
-
 // A File is one open file of a [Context]. Cursor, Selection and Range are those of
 // the active file; the others have none.
 type File struct {
@@ -173,4 +166,17 @@ type Host interface {
 	// Unpublish removes everything that leads to the companion, before a panic
 	// ends the process.
 	Unpublish()
+}
+
+// OnPanic is called before a panic ends the process; nothing happens if it is nil.
+type OnPanic func()
+
+// Report, when deferred, reports a panic and lets it continue.
+func (f OnPanic) Report() {
+	if r := recover(); r != nil {
+		if f != nil {
+			f()
+		}
+		panic(r)
+	}
 }

@@ -67,20 +67,16 @@ func (l *List) Remove(conn net.Conn) bool {
 }
 
 // removeUntil removes the connections that were added at a time or before it, and returns them.
-// It also returns when the oldest remaining connection was added, or false if none remains.
-func (l *List) removeUntil(limit time.Time) (removed []entry, since time.Time, more bool) {
+func (l *List) removeUntil(limit time.Time) []entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := 0
 	for n < len(l.entries) && !l.entries[n].since.After(limit) {
 		n++
 	}
-	removed = slices.Clone(l.entries[:n])
+	removed := slices.Clone(l.entries[:n])
 	l.entries = slices.Delete(l.entries, 0, n)
-	if more = len(l.entries) > 0; more {
-		since = l.entries[0].since
-	}
-	return removed, since, more
+	return removed
 }
 
 // A Config configures a [Server]. Handler, Log and Listeners must be set.
@@ -104,9 +100,6 @@ type Server struct {
 	http      *http.Server
 	strangers List // the connections that have not authenticated
 	serving   sync.WaitGroup
-
-	mu    sync.Mutex
-	timer *time.Timer
 }
 
 // New returns a server, which [Server.Serve] starts.
@@ -169,11 +162,7 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 // call.
 func (s *Server) enter(ctx context.Context, conn net.Conn) context.Context {
 	s.strangers.Add(conn, MaxStrangers)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.timer == nil {
-		s.armLocked(time.Now())
-	}
+	time.AfterFunc(s.Timeout, func() { s.Sweep(time.Now()) })
 	return context.WithValue(ctx, key{}, client{
 		leave: func() { s.strangers.Remove(conn) },
 		own:   sync.OnceValue(func() bool { return ownUser(conn.LocalAddr(), conn.RemoteAddr()) }),
@@ -189,21 +178,9 @@ func (s *Server) changed(conn net.Conn, state http.ConnState) {
 
 // Sweep closes the connections whose time has run out at now.
 func (s *Server) Sweep(now time.Time) {
-	s.mu.Lock()
-	s.timer = nil
-	over, oldest, more := s.strangers.removeUntil(now.Add(-s.Timeout))
-	if more {
-		s.armLocked(oldest)
-	}
-	s.mu.Unlock()
-	for _, e := range over {
+	for _, e := range s.strangers.removeUntil(now.Add(-s.Timeout)) {
 		e.conn.Close()
 	}
-}
-
-// armLocked arranges a sweep for when the time of a connection has run out.
-func (s *Server) armLocked(since time.Time) {
-	s.timer = time.AfterFunc(time.Until(since.Add(s.Timeout)), func() { s.Sweep(time.Now()) })
 }
 
 // isLocal reports whether the Host of a request, or of an Origin, is a server on that port

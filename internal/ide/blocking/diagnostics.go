@@ -1,6 +1,7 @@
 package blocking
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"path/filepath"
@@ -30,7 +31,7 @@ type diagnostic struct {
 }
 
 // EncodeDiagnostics returns a tool's answer with problems. severities maps the editor
-// protocol's names to the agent's. name returns the URI of a path, and the path itself if
+// protocol's names to the agent's, unless they are the same. name returns the URI of a path, and the path itself if
 // the agent wants it, too.
 func EncodeDiagnostics(
 	files []editor.FileDiagnostics, severities map[string]string, name func(path string) (uri, filePath string),
@@ -41,7 +42,7 @@ func EncodeDiagnostics(
 		all[i].Diagnostics = make([]diagnostic, len(f.Diagnostics))
 		for j, d := range f.Diagnostics {
 			to := &all[i].Diagnostics[j]
-			to.Message, to.Severity, to.Source, to.Code = d.Message, severities[d.Severity], d.Source, d.Code
+			to.Message, to.Severity, to.Source, to.Code = d.Message, cmp.Or(severities[d.Severity], d.Severity), d.Source, d.Code
 			to.Range.Start, to.Range.End = newPosition(d.Range.Start, 0), newPosition(d.Range.End, 0)
 		}
 	}

@@ -2,14 +2,11 @@ package blocking
 
 import (
 	"context"
-	"encoding/json"
-	"sync"
 	"time"
 	"unicode/utf16"
 
 	"pollux/internal/companion"
 	"pollux/internal/editor"
-	"pollux/internal/jsonrpc"
 	"pollux/internal/paths"
 )
 
@@ -79,34 +76,6 @@ func cut(text string, limit int) string {
 	return text
 }
 
-// Messages encodes the context once for all sessions of a server. The zero value is
-// usable.
-type Messages struct {
-	mu   sync.Mutex
-	last [2]encodedSelection // two: an agent may have another shift; the newest first
-}
-
-type encodedSelection struct {
-	selection Selection
-	params    json.RawMessage
-}
-
-// encode returns a selection as JSON. The caller must not change it.
-func (ms *Messages) encode(m Selection) (json.RawMessage, error) {
-	ms.mu.Lock()
-	defer ms.mu.Unlock()
-	for _, e := range ms.last {
-		if e.params != nil && e.selection == m {
-			return e.params, nil
-		}
-	}
-	params, err := jsonrpc.Encode(m)
-	if err == nil {
-		ms.last = [2]encodedSelection{{m, params}, ms.last[0]}
-	}
-	return params, err
-}
-
 // ContextChanged implements [companion.Session].
 func (s *Session) ContextChanged() { s.changed.Set() }
 
@@ -165,11 +134,9 @@ func (s *Session) sendContext() {
 		if m == sent && !again && !first || s.cfg.SkipNothing && m.FilePath == "" && !named {
 			continue
 		}
-		if !s.Muted() { // otherwise the next stream begins with the context as it is then
-			params, err := s.cfg.Messages.encode(m)
-			if err != nil || s.Send(s.Ctx, MethodSelection, params) != nil {
-				return // the session ends
-			}
+		// Without a stream, the next one begins with the context as it is then.
+		if !s.Muted() && s.Send(s.Ctx, MethodSelection, m) != nil {
+			return // the session ends
 		}
 		sent, first, named = m, false, named || m.FilePath != ""
 	}

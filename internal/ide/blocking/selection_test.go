@@ -121,32 +121,3 @@ func TestSelectionAndLinks(t *testing.T) {
 		})
 	}
 }
-
-// Sessions with the same context share one message, also if one has another shift.
-func TestMessagesAreEncodedOnce(t *testing.T) {
-	var ms Messages
-	plain, shifted := Selection{Text: "<a>", FilePath: "/a"}, Selection{Text: "<a>", FilePath: "/a"}
-	shifted.Span.Start.Line = 1
-	encode := func(m Selection) []byte {
-		t.Helper()
-		message, err := ms.encode(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return message
-	}
-	first, second := encode(plain), encode(shifted)
-	want := `{"text":"<a>","filePath":"/a","fileUrl":"",` +
-		`"selection":{"start":{"line":0,"character":0},"end":{"line":0,"character":0},"isEmpty":false}}`
-	if string(first) != want {
-		t.Errorf("%s, want %s", first, want)
-	}
-	for range 2 {
-		if &encode(plain)[0] != &first[0] || &encode(shifted)[0] != &second[0] {
-			t.Error("a message is encoded again")
-		}
-	}
-	if message := encode(Selection{FilePath: "/b"}); !strings.Contains(string(message), `"/b"`) {
-		t.Errorf("the new context is %s", message)
-	}
-}

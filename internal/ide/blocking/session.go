@@ -36,9 +36,7 @@ type Config struct {
 	// SkipNothing is set for an agent that shows something odd if a message says that
 	// nothing is open before one has named a file.
 	SkipNothing bool
-	OnPanic     mcp.OnPanic
-	// Messages encodes the context for all sessions of a server.
-	Messages *Messages
+	OnPanic     companion.OnPanic
 }
 
 // A Session is an MCP session that holds the proposals that wait for the user, and sends the

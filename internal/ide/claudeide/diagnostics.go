@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"sync"
 
+	"pollux/internal/companion"
 	"pollux/internal/editor"
 	"pollux/internal/ide/blocking"
 	"pollux/internal/ide/mcp"
@@ -92,7 +93,7 @@ func (c *checks) add(ctx context.Context, checked func(context.Context)) {
 
 // end waits until the editors have checked what the agent has written, but not longer than
 // ctx.
-func (c *checks) end(ctx context.Context, onPanic mcp.OnPanic) {
+func (c *checks) end(ctx context.Context, onPanic companion.OnPanic) {
 	c.mu.Lock()
 	all := c.all
 	c.all = nil

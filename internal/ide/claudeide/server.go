@@ -6,6 +6,7 @@
 package claudeide
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -63,7 +64,7 @@ type Config struct {
 	// [disk.StateDir] if empty.
 	State string
 	// OnPanic is called before a panic ends the process.
-	OnPanic mcp.OnPanic
+	OnPanic companion.OnPanic
 }
 
 // EnvNames are the variables that [Server.AddEnv] may add.
@@ -98,21 +99,18 @@ const (
 // two are held neither while a method of the Backend runs nor during I/O.
 type Server struct {
 	*lockfile.File
-	cfg      Config
-	http     *gate.Server
-	port     int
-	token    string
-	old      bool // others may know the token: only programs of this user are served
-	mcp      *mcp.Server
-	running  sync.WaitGroup // watch
-	messages blocking.Messages
-	state    string    // the file that keeps the endpoint; "" if none does
-	kept     time.Time // when watch wrote or touched it last; zero if it is not there
+	cfg     Config
+	http    *gate.Server
+	port    int
+	token   string
+	old     bool // others may know the token: only programs of this user are served
+	mcp     *mcp.Server
+	running sync.WaitGroup // watch
+	state   string         // the file that keeps the endpoint; "" if none does
+	kept    time.Time      // when watch wrote or touched it last; zero if it is not there
 
-	mu    sync.Mutex
-	rival string // what the lock yields to, for people; empty if nothing
-	// besideOurs is set if the rival is a companion of Pollux.
-	besideOurs bool
+	mu   sync.Mutex
+	note string
 }
 
 // New returns a server that listens on 127.0.0.1, on the port that the last server
@@ -244,7 +242,7 @@ func (s *Server) endSessions() {
 // lock returns the lock file, or nil if there must be none: see [lockfile.New].
 func (s *Server) lock(folders []string) any {
 	if !s.cfg.Backend.Shows() || !lockfile.Wanted(s.Dir, exec.LookPath, ClaudeCommand, OpencodeCommand) {
-		s.setRival("", false)
+		s.setNote("")
 		return nil
 	}
 	lock := Lock{
@@ -252,32 +250,33 @@ func (s *Server) lock(folders []string) any {
 		Transport: transport, RunningInWindows: runtime.GOOS == "windows", AuthToken: s.token, Pollux: s.Mark,
 	}
 	other, yield := rival(s.Dir, s.port, lock)
-	note := ""
-	if yield {
-		// An agent in a folder that two locks have connects to neither. Without a
-		// folder it connects only if the port is in its environment.
-		lock.WorkspaceFolders = []string{}
-		note = termtext.Line(other.Title(), mcp.MaxName)
-		if note == "" {
-			note = "another program"
-		}
-		if other.PID != 0 {
-			note += fmt.Sprintf(" (process %d)", other.PID)
-		}
+	if !yield {
+		s.setNote("")
+		return lock
 	}
-	if s.setRival(note, other.Pollux != nil) && yield {
-		s.cfg.Log.Warn("another program has the same folder: Claude Code connects to that one", "program", note)
+	// An agent in a folder that two locks have connects to neither. Without a
+	// folder it connects only if the port is in its environment.
+	lock.WorkspaceFolders = []string{}
+	name := cmp.Or(termtext.Line(other.Title(), mcp.MaxName), "another program")
+	if other.PID != 0 {
+		name += fmt.Sprintf(" (process %d)", other.PID)
+	}
+	advice := "end that program, or start Claude Code with `pollux run --attach -- claude`"
+	if other.Pollux != nil {
+		advice = "to connect it here, start it with `pollux run --attach -- claude`"
+	}
+	if s.setNote(name + " has the same folder, and Claude Code connects to it: " + advice) {
+		s.cfg.Log.Warn("another program has the same folder: Claude Code connects to that one", "program", name)
 	}
 	return lock
 }
 
-// setRival sets the program that Claude Code connects to instead, and whether it is a
-// companion of Pollux. It reports whether the program has changed.
-func (s *Server) setRival(name string, companion bool) bool {
+// setNote sets what Note returns. It reports whether that has changed.
+func (s *Server) setNote(note string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	changed := s.rival != name
-	s.rival, s.besideOurs = name, companion
+	changed := s.note != note
+	s.note = note
 	return changed
 }
 
@@ -286,14 +285,7 @@ func (s *Server) setRival(name string, companion bool) bool {
 func (s *Server) Note() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	advice := "end that program, or start Claude Code with `pollux run --attach -- claude`"
-	if s.besideOurs {
-		advice = "to connect it here, start it with `pollux run --attach -- claude`"
-	}
-	if s.rival == "" {
-		return ""
-	}
-	return s.rival + " has the same folder, and Claude Code connects to it: " + advice
+	return s.note
 }
 
 // Close waits until the agents have the answers to the decided changes, for as long as

@@ -44,7 +44,7 @@ func (s *Server) newSession(r *http.Request) (session *Session, err error) {
 			Self: session, Tools: session.tools(), Received: session.received,
 			Connected: func() { session.Go(session.locate) },
 		},
-		Delays: refreshDelays, Shift: session.lineShift, Messages: &s.messages,
+		Delays: refreshDelays, Shift: session.lineShift,
 	})
 	return session, err
 }

@@ -51,7 +51,7 @@ type Config struct {
 	// nil.
 	Siblings func() []string
 	// OnPanic is called before a panic ends the process.
-	OnPanic func()
+	OnPanic companion.OnPanic
 }
 
 const (
@@ -119,22 +119,12 @@ func New(cfg Config) *Server {
 	return s
 }
 
-// onPanic, when deferred, reports a panic and lets it continue.
-func (s *Server) onPanic() {
-	if r := recover(); r != nil {
-		if s.cfg.OnPanic != nil {
-			s.cfg.OnPanic()
-		}
-		panic(r)
-	}
-}
-
 // Serve looks after the socket and the sessions in the background until
 // [Server.Close].
 func (s *Server) Serve() { s.running.Go(s.watch) }
 
 func (s *Server) watch() {
-	defer s.onPanic()
+	defer s.cfg.OnPanic.Report()
 	tick := time.NewTicker(checkInterval)
 	defer tick.Stop()
 	for {
@@ -327,7 +317,7 @@ var errSteppedBack = errors.New("the server has stepped back")
 // server has stepped back for the program at the other end. If too many connections are
 // idle, it closes the oldest one; it never closes one whose request it is answering.
 func (s *Server) serveConn(conn net.Conn) (steppedBack bool) {
-	defer s.onPanic()
+	defer s.cfg.OnPanic.Report()
 	peer, ok := sock.PeerOf(conn)
 	if ok && peer.UID != os.Getuid() {
 		return false
@@ -465,7 +455,7 @@ const errTimeout = "request-timeout"
 func (s *Server) inTime(req request, f func() response) response {
 	answer := make(chan response, 1)
 	go func() {
-		defer s.onPanic()
+		defer s.cfg.OnPanic.Report()
 		answer <- f()
 	}()
 	timeout := time.NewTimer(requestTimeout)

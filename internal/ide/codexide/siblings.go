@@ -89,7 +89,7 @@ func (s *Server) bestSibling(ctx context.Context, req request) (best *sibling) {
 	var mu sync.Mutex
 	for _, socket := range s.cfg.Siblings() {
 		asking.Go(func() {
-			defer s.onPanic()
+			defer s.cfg.OnPanic.Report()
 			found, err := askSibling(ctx, socket, req)
 			if err != nil {
 				return // it has ended, is stopped, or is an older release

@@ -4,17 +4,10 @@ import (
 	"context"
 	"net/url"
 
-	"pollux/internal/editor"
 	"pollux/internal/ide/blocking"
 	"pollux/internal/ide/mcp"
 	"pollux/internal/paths"
 )
-
-// severities maps the editor protocol's names to the agent's.
-var severities = map[string]string{
-	editor.SeverityError: "error", editor.SeverityWarning: "warning",
-	editor.SeverityInformation: "information", editor.SeverityHint: "hint",
-}
 
 // getDiagnostics returns the problems of a file, or of all files, for the agent's model.
 func (s *Session) getDiagnostics(ctx context.Context, c *mcp.Call) ([]string, error) {
@@ -38,7 +31,7 @@ func (s *Session) getDiagnostics(ctx context.Context, c *mcp.Call) ([]string, er
 	if err != nil {
 		return nil, err
 	}
-	return blocking.EncodeDiagnostics(files, severities, func(path string) (string, string) {
+	return blocking.EncodeDiagnostics(files, nil, func(path string) (string, string) {
 		return paths.ToURL(path), path
 	})
 }

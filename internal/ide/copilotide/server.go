@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"pollux/internal/companion"
 	"pollux/internal/editor"
 	"pollux/internal/gate"
 	"pollux/internal/ide/blocking"
@@ -45,7 +46,7 @@ type Config struct {
 	// GoneTimeout is how long an agent may be without an event stream.
 	GoneTimeout time.Duration
 	// OnPanic is called before a panic ends the process.
-	OnPanic mcp.OnPanic
+	OnPanic companion.OnPanic
 }
 
 const (
@@ -71,7 +72,6 @@ type Server struct {
 	mcp      *mcp.Server
 	endpoint mcp.Endpoint
 	running  sync.WaitGroup // of Watch
-	messages blocking.Messages
 }
 
 // New returns a server that listens on a socket in the user's private directory.

@@ -37,7 +37,7 @@ func (s *Server) open(r *http.Request) (*mcp.Session, error) {
 	session.Session, err = blocking.NewSession(blocking.Config{
 		Server: s.mcp, Backend: s.cfg.Backend, OnPanic: s.cfg.OnPanic,
 		Dialect: mcp.Dialect{Self: session, Tools: session.tools()},
-		Delays:  []time.Duration{0}, SkipNothing: true, Messages: &s.messages,
+		Delays:  []time.Duration{0}, SkipNothing: true,
 	})
 	if err != nil {
 		return nil, err

@@ -26,25 +26,6 @@ func wireContext(c companion.Context) Context {
 	return Context{WorkspaceState: ws}
 }
 
-// An encodedContext is a context as all CLIs receive it.
-type encodedContext struct {
-	from   companion.Context
-	key    string
-	params json.RawMessage
-}
-
-// context returns the context as it is now. It is encoded once for all sessions.
-func (s *Server) context() *encodedContext {
-	now := s.cfg.Backend.Context()
-	s.encodingMu.Lock()
-	defer s.encodingMu.Unlock()
-	if e := s.encoded; e == nil || !now.Same(e.from) {
-		update := wireContext(now)
-		s.encoded = &encodedContext{now, update.key(), encode(update)}
-	}
-	return s.encoded
-}
-
 // encode encodes a value that consists of strings, numbers and JSON.
 func encode(v any) json.RawMessage {
 	data, err := jsonrpc.Encode(v)

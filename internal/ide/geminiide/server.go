@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -75,7 +74,7 @@ type Config struct {
 	// the CLI's HTTP client cuts a silent one after 300 s.
 	KeepAliveInterval time.Duration
 	// OnPanic is called before a panic ends the process.
-	OnPanic mcp.OnPanic
+	OnPanic companion.OnPanic
 	// MaxBody bounds a request's body in bytes; the CLI sends whole files.
 	MaxBody int64
 }
@@ -101,9 +100,6 @@ type Server struct {
 	old      bool // others may know the token: only programs of this user are served
 
 	publication atomic.Pointer[Publication] // nil until Publish
-
-	encodingMu sync.Mutex // held while the context is encoded; no other lock is taken meanwhile
-	encoded    *encodedContext
 }
 
 // New returns a server that listens on 127.0.0.1 and on ExtraHost, if set.

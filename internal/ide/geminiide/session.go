@@ -208,13 +208,14 @@ func (s *Session) queueContext() {
 		s.mu.Lock()
 		s.waiting = false
 		s.mu.Unlock()
-		now := s.server.context()
+		now := wireContext(s.server.cfg.Backend.Context())
+		key := now.key()
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.stream == stream && s.sent == now.key {
+		if s.stream == stream && s.sent == key {
 			return nil
 		}
-		s.stream, s.sent = stream, now.key
-		return now.params
+		s.stream, s.sent = stream, key
+		return now
 	})
 }

@@ -61,24 +61,11 @@ type Backend interface {
 	Disconnect(s companion.Session)
 }
 
-// OnPanic is called before a panic ends the process; nothing happens if it is nil.
-type OnPanic func()
-
-// Report, when deferred, reports a panic and lets it continue.
-func (f OnPanic) Report() {
-	if r := recover(); r != nil {
-		if f != nil {
-			f()
-		}
-		panic(r)
-	}
-}
-
 // A Config configures a [Server].
 type Config struct {
 	Backend Backend
 	Log     *slog.Logger
-	OnPanic OnPanic
+	OnPanic companion.OnPanic
 	// Title is the editor's name, and Version that of the companion, as agents receive them.
 	Title, Version string
 	// Names are the agents' names, as people know them, by the names that they send.

@@ -7,6 +7,7 @@ package client
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,11 +34,21 @@ type Endpoint struct {
 
 // URL returns the companion's only endpoint.
 func (e Endpoint) URL() string {
-	host := e.Host
-	if host == "" {
-		host = "127.0.0.1"
+	return "http://" + net.JoinHostPort(cmp.Or(e.Host, "127.0.0.1"), strconv.Itoa(e.Port)) + "/mcp"
+}
+
+// Request returns a request with the headers that the CLI always sends.
+func (e Endpoint) Request(ctx context.Context, method string, body io.Reader) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, method, e.URL(), body)
+	if err != nil {
+		return nil, err
 	}
-	return "http://" + net.JoinHostPort(host, strconv.Itoa(e.Port)) + "/mcp"
+	if e.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+e.Token)
+	}
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	req.Header.Set("Content-Type", "application/json")
+	return req, nil
 }
 
 // A CLI is a connected client.
@@ -89,15 +100,11 @@ func Dial(ctx context.Context, port int, token string) (*CLI, error) {
 func Greet(ctx context.Context, to Endpoint) (*CLI, error) {
 	// Like the CLI, Greet does not use a proxy.
 	c := &CLI{to: to, http: http.Client{Transport: &http.Transport{}}}
-	name := to.Name
-	if name == "" {
-		name = "streamable-http-client"
-	}
 	var answer string
 	for _, m := range []map[string]any{
 		{"id": 1, "method": "initialize", "params": map[string]any{
 			"protocolVersion": protocolVersion, "capabilities": map[string]any{},
-			"clientInfo": map[string]any{"name": name, "version": "0"},
+			"clientInfo": map[string]any{"name": cmp.Or(to.Name, "streamable-http-client"), "version": "0"},
 		}},
 		{"method": "notifications/initialized"},
 		{"id": 2, "method": "tools/list", "params": map[string]any{}},
@@ -315,15 +322,10 @@ func messages(body string) (all []string) {
 }
 
 func (c *CLI) do(ctx context.Context, method string, body io.Reader) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, c.to.URL(), body)
+	req, err := c.to.Request(ctx, method, body)
 	if err != nil {
 		return nil, err
 	}
-	if c.to.Token != "" {
-		req.Header.Set("Authorization", "Bearer "+c.to.Token)
-	}
-	req.Header.Set("Accept", "application/json, text/event-stream")
-	req.Header.Set("Content-Type", "application/json")
 	if c.protocol != "" {
 		req.Header.Set("Mcp-Protocol-Version", c.protocol)
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -47,19 +46,14 @@ const (
 
 // begin sends a request, and returns when the response begins.
 func (r *run) begin(ctx context.Context, q request) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, cmp.Or(q.method, http.MethodPost), r.endpoint().URL(), strings.NewReader(q.body))
+	req, err := r.endpoint().Request(ctx, cmp.Or(q.method, http.MethodPost), strings.NewReader(q.body))
 	if err != nil {
 		return nil, err
 	}
-	all := headers{
-		"Accept":        "application/json, text/event-stream",
-		"Content-Type":  "application/json",
-		"Authorization": "Bearer " + r.file.AuthToken,
-	}
-	maps.Copy(all, q.headers)
-	for k, v := range all {
-		if v != "" {
-			req.Header.Set(k, v)
+	for k, v := range q.headers {
+		req.Header.Set(k, v)
+		if v == "" {
+			req.Header.Del(k)
 		}
 	}
 	req.Host = cmp.Or(q.host, req.Host)
