@@ -65,7 +65,7 @@ var allowed = map[string][]string{
 	"pollux/internal/hunk":                      {},
 	"pollux/internal/ide":                       {"companion", "companion/journal", "editor", "ide/asking", "ide/claudeide", "ide/codexide", "ide/copilotide", "ide/geminiide", "inputline", "sys"},
 	"pollux/internal/ide/asking":                {"jsontoml", "sys"},
-	"pollux/internal/ide/blocking":              {"companion", "editor", "ide/mcp", "jsonrpc", "outbox", "paths"},
+	"pollux/internal/ide/blocking":              {"companion", "editor", "ide/mcp", "outbox", "paths"},
 	"pollux/internal/ide/claudeide":             {"companion", "editor", "gate", "ide/asking", "ide/blocking", "ide/lockfile", "ide/mcp", "inputline", "paths", "sys", "termtext"},
 	"pollux/internal/ide/claudeide/checks":      {"doctor", "ide/asking", "ide/claudeide", "paths", "sys"},
 	"pollux/internal/ide/codexide":              {"companion", "editor", "gate", "ide/asking", "inputline", "outbox", "paths", "sys"},
