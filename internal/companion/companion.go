@@ -21,7 +21,6 @@ import (
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
 	"pollux/internal/lazy"
-	"pollux/internal/outbox"
 	"pollux/internal/paths"
 )
 
@@ -64,41 +63,44 @@ type Config struct {
 // while mu is held.
 //
 // Lock order: conn.handling, rootsMu and entry.mu come before mu; conn.mu,
-// store.mu, settler.mu and the locks of sessions come after it.
+// store.mu and the locks of sessions come after it.
 type Companion struct {
 	cfg     Config
 	log     *slog.Logger
 	host    Host
 	store   *store
 	watch   *watcher
-	settler settler
 	journal *journal.Journal
 	exclude excluder
+	states  prober[fileState] // of the files of accepted diffs
 	started time.Time
+
+	maxAccepted int // see the constant
 
 	rootsMu sync.Mutex // one change of the roots at a time
 	refused []string   // roots that could not be published; guarded by rootsMu
 	given   []string   // the roots as they were last set; guarded by rootsMu
 
-	mu       sync.Mutex
-	roots    []string
-	env      map[string]string // since the last change of the roots; nil before
-	sessions []Session         // the one that acted last is the last
-	diffs    map[string]*diff  // open, accepted and orphaned, by ID
-	missing  []missing         // accepted texts that their files lack, the oldest first
-	conns    []*conn           // attached clients, in the order they came
-	writes   map[*write]bool   // whose checks somebody waits for
-	asking   map[Session]asking
-	left     map[int]string // what Pollux left in the input line of an agent, by its process
-	closing  bool
-	attached sync.WaitGroup
+	mu           sync.Mutex
+	roots        []string
+	env          map[string]string // since the last change of the roots; nil before
+	sessions     []Session         // the one that acted last is the last
+	diffs        map[string]*diff  // open, accepted and orphaned, by ID
+	missing      []*missing        // accepted texts that their files lack, the oldest first
+	watchingLate bool              // watchLate runs
+	conns        []*conn           // attached clients, in the order they came
+	writes       map[*write]bool   // whose checks somebody waits for
+	asking       map[Session]asking
+	left         map[int]string // what Pollux left in the input line of an agent, by its process
+	closing      bool
+	attached     sync.WaitGroup
 
 	sending  context.Context // ends with Stop
 	stopSend context.CancelFunc
 	ctx      context.Context // ends when accepted diffs must settle soon
 	cancel   context.CancelCauseFunc
 	tasks    group // what background started
-	settling group // the goroutine of settler
+	settling group // the goroutines of settle and watchLate
 	loops    group // the goroutines of sweep and outside
 
 	outside *outside
@@ -122,11 +124,11 @@ func New(cfg Config) (*Companion, error) {
 		cfg: cfg, log: cfg.Log, host: cfg.Host, journal: cfg.Journal, started: time.Now(),
 		roots: roots, diffs: make(map[string]*diff), writes: make(map[*write]bool), left: make(map[int]string),
 		asking: make(map[Session]asking), exclude: excluder{names: cfg.IgnoreFiles},
+		states: prober[fileState]{ask: stateOf}, maxAccepted: maxAccepted,
 	}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.sending, c.stopSend = context.WithCancel(context.Background())
 	c.store = newStore(c.excluded, cfg.MaxFiles, c.contextChanged)
-	c.settler.c, c.settler.state, c.settler.limit, c.settler.wake = c, stateOf, maxFresh, outbox.NewSignal()
 	c.outside = newOutside(c)
 	c.watch = newWatcher(c.store.paths, stateOf, c.fileChanged)
 	c.loops.start(func() {

@@ -99,9 +99,7 @@ func (c *Companion) accept(a editor.DiffAccept) (editor.DiffAcceptResult, error)
 	if err != nil || res.Status != "" {
 		return res, err
 	}
-	w := &writing{
-		id: d.id, target: d.target, session: d.session, diff: d, text: a.Content, since: now.state, seen: now.state,
-	}
+	delivered := make(chan error, 1)
 	c.mu.Lock()
 	if err := d.refusesLocked(evAccept); err != nil {
 		c.mu.Unlock()
@@ -113,10 +111,11 @@ func (c *Companion) accept(a editor.DiffAccept) (editor.DiffAcceptResult, error)
 	// Queued under the lock, so that no later answer for the path overtakes it.
 	// The journal already has the text; it gets the state a moment later.
 	o := Outcome{Accepted: true, Text: d.answer(a.Content)}
-	d.session.Resolve(d.proposal, o, func(err error) { c.settler.delivered(w, err) })
+	d.session.Resolve(d.proposal, o, func(err error) { delivered <- err })
+	c.hurryLocked()
 	c.mu.Unlock()
 	c.syncEntry(d)
-	c.settler.add(w)
+	c.settling.start(func() { c.settle(d, now.state, delivered) })
 	return editor.DiffAcceptResult{Status: editor.StatusAccepted}, nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
 	"pollux/internal/hunk"
+	"pollux/internal/outbox"
 )
 
 // A diff is one proposal that waits for the user. Its states are the
@@ -38,7 +39,7 @@ import (
 // diff.
 //
 // An accepted diff stays until its file holds the accepted text or does not
-// get it in time: see [settler]. In the second case [Companion.save] can still write it.
+// get it in time: see [Companion.settle]. In the second case [Companion.save] can still write it.
 //
 // Diffs are keyed by session and clean path: two agents may propose for one file, and
 // each waits for its own answer.
@@ -56,6 +57,7 @@ type diff struct {
 	opened    time.Time
 	ended     chan struct{} // closed when the state is no longer Open
 	entry     entry         // what the journal has
+	hurry     outbox.Signal // after an accept: the agent gets no more time to write the file
 
 	// Guarded by Companion.mu:
 	state   journal.State
@@ -240,7 +242,7 @@ func (c *Companion) Propose(ctx context.Context, s Session, p Proposal) error {
 	d := &diff{
 		id: journal.NewID(), companion: c, session: s, client: strings.TrimSpace(cmp.Or(name, "the agent") + " " + version),
 		proposal: p, target: t,
-		opened: time.Now(), ended: make(chan struct{}), state: journal.Open, content: p.Text,
+		opened: time.Now(), ended: make(chan struct{}), hurry: outbox.NewSignal(), state: journal.Open, content: p.Text,
 	}
 	if err == nil {
 		d.base, err = t.read()

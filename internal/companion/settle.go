@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 
 	"pollux/internal/companion/journal"
-	"pollux/internal/outbox"
 )
 
 const (
@@ -25,261 +23,119 @@ const (
 var closingWrittenTimeout = time.Second
 
 const (
-	// maxFresh limits the texts of accepted diffs in bytes. Beyond it, the oldest diffs
+	// maxAccepted limits the texts of accepted diffs in bytes. Beyond it, the oldest diffs
 	// get no more time.
-	maxFresh = 64 << 20
-	// writingSize is counted for a diff in addition to its texts.
-	writingSize = 4 << 10
-	// maxLate limits the files in which a late write is noticed. The oldest are dropped.
-	maxLate = 64
+	maxAccepted = 64 << 20
+	// acceptedSize is counted for a diff in addition to its texts.
+	acceptedSize = 4 << 10
 )
 
-// A settler watches the files of accepted diffs until they hold the accepted texts, and
-// ends the diffs. Only the file shows whether the agent wrote it: after a Ctrl-C in its
-// terminal, an agent may ignore the answer and send nothing.
+// settle looks at the file of an accepted diff until it holds the accepted text, and ends the
+// diff. Only the file shows whether the agent wrote it: after a Ctrl-C in its terminal, an
+// agent may ignore the answer and send nothing. The agent has some seconds after delivered
+// says that it has the answer. since is the state of the file at the accept.
 //
-// One goroutine serves all files, and runs while there are any. It waits for no file: each
-// look at one has its own goroutine, which ends unless the disk hangs.
-type settler struct {
-	c     *Companion
-	state func(path string) fileState
-	limit int // of the texts of fresh writings, in bytes
-	wake  outbox.Signal
-
-	mu      sync.Mutex // taken last
-	running bool
-	fresh   []*writing // may be written in time; the oldest first
-	late    []*writing // were not; the oldest first
-}
-
-// A writing is a file that an agent is about to write.
-type writing struct {
-	id      string
-	target  target
-	session Session
-	since   fileState // at the accept
-
-	// Guarded by settler.mu:
-	diff     *diff     // nil for a late writing, whose text only the journal has
-	text     string    // the accepted text
-	deadline time.Time // zero until the agent has the answer
-	gone     bool      // the agent ended before that
-	seen     fileState
-	read     bool // the file was read in the state seen
-	holds    bool // it has the text
-	looking  bool
-	reading  bool      // the disk has answered the look
-	looked   time.Time // when the last look began
-}
-
-// add starts to watch a file.
-func (s *settler) add(w *writing) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.c.ctx.Err() != nil && !w.gone {
-		w.deadline = time.Now().Add(closingWrittenTimeout)
-	}
-	s.fresh = append(s.fresh, w)
-	bytes, now := 0, time.Now()
-	for _, old := range slices.Backward(s.fresh) {
-		bytes += writingSize + len(old.text) + len(old.diff.proposal.Text) + len(old.diff.original)
-		if bytes > s.limit && old != w && (old.deadline.IsZero() || old.deadline.After(now)) {
-			old.deadline = now
-		}
-	}
-	if s.running {
-		s.wake.Set()
-		return
-	}
-	s.running = true
-	s.c.settling.start(s.run)
-}
-
-// delivered notes that the agent has received the answer, or has ended before.
-func (s *settler) delivered(w *writing, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case err != nil:
-		w.gone, w.deadline = true, time.Now()
-	case w.deadline.IsZero():
-		w.deadline = time.Now().Add(writtenTimeout)
-	}
-}
-
-func (s *settler) run() {
-	defer s.c.onPanic()
-	ending := s.c.ctx.Done()
-	for {
-		interval, ok := s.step()
-		if !ok {
-			return
-		}
+// Each accepted diff has a goroutine of its own, so that a hung disk delays no other diff.
+func (c *Companion) settle(d *diff, since fileState, delivered <-chan error) {
+	defer c.onPanic()
+	l := look{target: d.target, seen: since}
+	holds := func(text string) bool { return d.session.Holds(text, d.content) }
+	tick := time.NewTicker(lookSoonInterval)
+	defer tick.Stop()
+	ending := c.ctx.Done()
+	var over <-chan time.Time // nil until the agent has the answer
+	gone := false
+	for !c.looks(&l, newBudget(), holds) {
 		select {
-		case <-time.After(interval):
-		case <-s.wake:
+		case <-tick.C:
+		case err := <-delivered:
+			switch {
+			case err != nil:
+				gone, over = true, time.After(0)
+			case over == nil:
+				over = time.After(writtenTimeout)
+			}
+		case <-d.hurry:
+			over = time.After(0)
 		case <-ending:
 			ending = nil
-			s.hurry()
-		}
-	}
-}
-
-// hurry lets the agents write for only a moment longer, and drops the late writings.
-func (s *settler) hurry() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.late = nil
-	for _, w := range s.fresh {
-		if !w.gone {
-			w.deadline = time.Now().Add(closingWrittenTimeout)
-		}
-	}
-}
-
-// step starts the looks that are due, and settles what they and the time have decided. It
-// returns when to call it again; ok is false if nothing is left.
-func (s *settler) step() (interval time.Duration, ok bool) {
-	var written, over []*writing
-	now := time.Now()
-	due := func(interval time.Duration) func(*writing) bool {
-		return func(w *writing) bool {
-			switch {
-			case w.holds:
-				written = append(written, w)
-			case w.overLocked(now):
-				over = append(over, w)
-			default:
-				if !w.looking && now.Sub(w.looked) >= interval {
-					w.looking, w.looked = true, now
-					go s.look(w, w.seen, w.read)
-				}
-				return false
+			if !gone {
+				over = time.After(closingWrittenTimeout)
 			}
-			return true
+		case <-over:
+			if c.looks(&l, newBudget(), holds) {
+				c.written(d)
+			} else {
+				c.unwritten(d, l, since, gone)
+			}
+			return
 		}
 	}
-	s.mu.Lock()
-	s.fresh = slices.DeleteFunc(s.fresh, due(lookSoonInterval))
-	s.late = slices.DeleteFunc(s.late, due(lookInterval))
-	s.mu.Unlock()
-	for _, w := range written {
-		s.written(w)
-	}
-	for _, w := range over {
-		s.unwritten(w)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.running = len(s.fresh)+len(s.late) > 0
-	if len(s.fresh) > 0 {
-		return lookSoonInterval, true
-	}
-	return lookInterval, s.running
+	c.written(d)
 }
 
-// overLocked reports whether the deadline has passed. A last look comes after it, unless
-// the disk hangs.
-func (w *writing) overLocked(now time.Time) bool {
-	if w.deadline.IsZero() || now.Before(w.deadline) {
+// A look is a file that an agent may write, as it was seen last.
+type look struct {
+	target target
+	seen   fileState
+	read   bool // in the state seen
+}
+
+// looks reads a file if its state has changed, and reports whether its text then passes
+// holds. It does not wait for a disk that does not answer.
+func (c *Companion) looks(l *look, left *budget, holds func(text string) bool) bool {
+	state, ok := c.states.get(l.target.path, left)
+	if !ok || state == l.seen && l.read {
 		return false
 	}
-	return !w.looking && !w.looked.Before(w.deadline) || !w.reading && now.Sub(w.deadline) >= probeTimeout
+	now, err := l.target.read()
+	if err != nil {
+		return false
+	}
+	l.seen, l.read = now.state, true
+	return now.exists && holds(now.text)
 }
 
-// look looks at the file, and reads it if it has changed.
-func (s *settler) look(w *writing, seen fileState, read bool) {
-	defer s.c.onPanic()
-	holds := false
-	if state := s.state(w.target.path); state != seen || !read {
-		s.mu.Lock()
-		w.reading = true
-		s.mu.Unlock()
-		if now, err := w.target.read(); err == nil {
-			seen, read = now.state, true
-			holds = now.exists && s.holds(w, now.text)
+// hurryLocked gives the oldest accepted diffs no more time if the texts of all of them are
+// too large. It spares the newest.
+func (c *Companion) hurryLocked() {
+	bytes := 0
+	accepted := c.diffsLocked(func(d *diff) bool { return d.state == journal.Accepted })
+	for i, d := range slices.Backward(accepted) {
+		bytes += acceptedSize + len(d.content) + len(d.proposal.Text) + len(d.original)
+		if bytes > c.maxAccepted && i < len(accepted)-1 {
+			d.hurry.Set()
 		}
 	}
-	s.mu.Lock()
-	w.seen, w.read, w.looking, w.reading = seen, read, false, false
-	w.holds = w.holds || holds
-	s.mu.Unlock()
-	if holds {
-		s.wake.Set()
-	}
 }
 
-// holds reports whether a file that holds onDisk has the accepted text.
-func (s *settler) holds(w *writing, onDisk string) bool {
-	s.mu.Lock()
-	text, late := w.text, w.diff == nil
-	s.mu.Unlock()
-	if late {
-		var err error
-		if text, err = s.c.journal.Text(w.id); err != nil {
-			return false
-		}
-	}
-	return w.session.Holds(onDisk, text)
+// written ends an accepted diff whose file holds the text.
+func (c *Companion) written(d *diff) {
+	c.setUnwritten(d, false)
+	c.outdate(d.target.path)
+	c.outside.account(d.target.path)
+	c.settled(d, evWritten)
 }
 
-// takeDiff returns the diff of a writing and drops its texts. It returns nil if the
-// writing is late.
-func (s *settler) takeDiff(w *writing) *diff {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	d := w.diff
-	w.diff, w.text = nil, ""
-	return d
-}
-
-// written settles a writing whose file holds the text.
-func (s *settler) written(w *writing) {
-	if d := s.takeDiff(w); d != nil {
-		s.c.setUnwritten(d, false)
-		s.c.outdate(w.target.path)
-		s.c.outside.account(w.target.path)
-		s.c.settled(d, evWritten)
-		return
-	}
-	s.c.writtenLate(w.id, w.target.path)
-}
-
-// unwritten settles a writing whose file does not hold the text in time.
-func (s *settler) unwritten(w *writing) {
-	d := s.takeDiff(w)
-	if d == nil {
-		return
-	}
-	c := s.c
-	s.mu.Lock()
-	changed, gone := w.seen != w.since, w.gone
-	s.mu.Unlock()
+// unwritten ends an accepted diff whose file does not hold the text in time. last is the last
+// look at it, since its state at the accept, and gone says that the agent ended before it
+// received the answer.
+func (c *Companion) unwritten(d *diff, last look, since fileState, gone bool) {
 	err := d.notWritten()
 	switch {
 	case gone:
 		err = errors.New("its agent ended before it received that")
-	case changed:
+	case last.seen != since:
 		err = errors.New("something else was written")
-	case c.waitsFor(w.session):
+	case c.waitsFor(d.session):
 		err = fmt.Errorf("%s has not written it (it may wait for your answer to its other changes)", d.agent)
 	}
 	c.log.Info("an accepted change was not written", "err", err)
 	c.syncEntry(d) // only the journal has the text from now on
 	c.settled(d, evUnwritten)
-	c.misses(d, fmt.Sprintf(
+	c.misses(d, last, fmt.Sprintf(
 		"%s was accepted, but %s: %s does not hold the text. To write it: pollux journal restore %s",
-		filepath.Base(w.target.path), err, w.target.path, w.id))
-	if c.ctx.Err() != nil || !d.entry.has(d.content) {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	w.deadline = time.Now().Add(lateWrittenTimeout)
-	s.late = append(s.late, w)
-	if len(s.late) > maxLate {
-		s.late = slices.Delete(s.late, 0, 1)
-	}
+		filepath.Base(d.target.path), err, d.target.path, d.id))
 }
 
 // settled ends an accepted diff on the surfaces.
@@ -288,6 +144,35 @@ func (c *Companion) settled(d *diff, ev event) {
 	c.stepLocked(d, ev)
 	c.mu.Unlock()
 	c.log.Info("a diff ended", "state", ev)
+}
+
+// watchLate notices when a file is written late: when it holds the text of an accepted diff
+// that the user was warned about.
+func (c *Companion) watchLate() {
+	defer c.onPanic()
+	for {
+		select {
+		case <-time.After(lookInterval):
+		case <-c.ctx.Done():
+			return
+		}
+		c.mu.Lock()
+		late := slices.DeleteFunc(slices.Clone(c.missing), func(m *missing) bool { return time.Now().After(m.until) })
+		c.watchingLate = len(late) > 0
+		c.mu.Unlock()
+		if len(late) == 0 {
+			return
+		}
+		left := newBudget()
+		for _, m := range late {
+			if c.looks(&m.look, left, func(onDisk string) bool {
+				text, err := c.journal.Text(m.id)
+				return err == nil && m.session.Holds(onDisk, text)
+			}) {
+				c.writtenLate(m.id, m.target.path)
+			}
+		}
+	}
 }
 
 // notWritten returns an error that says who did not write the file.

@@ -114,11 +114,11 @@ func TestLateWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newSettling(t)
 		var paths []string
-		for i := range maxLate + 1 {
+		for i := range maxMissing + 1 {
 			paths = append(paths, c.accept(t, fmt.Sprint(i), "new", "mine"))
 		}
 		c.settle()
-		newest := paths[maxLate]
+		newest := paths[maxMissing]
 		writeFile(t, paths[0], "mine")
 		writeFile(t, newest, "another")
 		time.Sleep(2 * lookInterval)
@@ -132,7 +132,7 @@ func TestLateWrites(t *testing.T) {
 			t.Errorf("the user also reads %q", <-c.view.texts)
 		}
 		entries, err := c.journal.List()
-		if err != nil || len(entries) != maxLate+1 {
+		if err != nil || len(entries) != maxMissing+1 {
 			t.Fatalf("the journal has %d entries, %v", len(entries), err)
 		}
 		for i, e := range entries {
@@ -149,7 +149,7 @@ func TestHungFileDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newSettling(t)
 		answers := make(chan bool)
-		c.settler.state = func(path string) fileState {
+		c.states.ask = func(path string) fileState {
 			if strings.HasSuffix(path, "hung") {
 				<-answers
 			}
@@ -198,8 +198,8 @@ func TestUndeliveredTextsAreBounded(t *testing.T) {
 		c := newSettling(t)
 		c.s.reads = make(chan bool)
 		defer close(c.s.reads)
-		c.settler.limit = 1 << 20
-		large := strings.Repeat("x", c.settler.limit/2)
+		c.maxAccepted = 1 << 20
+		large := strings.Repeat("x", c.maxAccepted/2)
 		c.accept(t, "a", large, "mine")
 		time.Sleep(lateWrittenTimeout + time.Millisecond)
 		if len(c.view.closed) > 0 {

@@ -3,6 +3,7 @@ package companion
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
@@ -12,11 +13,14 @@ import (
 // warning that says so. Only the journal has its texts.
 type missing struct {
 	*diff
+	look    look      // for a late write
+	until   time.Time // when to stop looking
 	warning editor.Message
 }
 
-// maxMissing limits the diffs that diff/save can still write, and their warnings.
-const maxMissing = 50
+// maxMissing limits the diffs that diff/save can still write, and their warnings. The oldest
+// are dropped.
+const maxMissing = 64
 
 // light returns what diff/save needs of an accepted diff.
 func (d *diff) light() *diff {
@@ -25,18 +29,27 @@ func (d *diff) light() *diff {
 	}
 }
 
-// misses warns the user that the file of an accepted diff does not hold the text.
-func (c *Companion) misses(d *diff, warning string) {
+// misses warns the user that the file of an accepted diff does not hold the text, and looks
+// for a late write. last is the last look at the file.
+func (c *Companion) misses(d *diff, last look, warning string) {
 	light := d.light()
 	light.proposal.Text, light.base.text = "", ""
-	m := missing{light, editor.Message{Level: "warning", Text: warning, Diff: d.id, Unwritten: true}}
+	m := &missing{
+		diff: light, look: last, until: time.Now().Add(lateWrittenTimeout),
+		warning: editor.Message{Level: "warning", Text: warning, Diff: d.id, Unwritten: true},
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.missing = append(c.missing, m)
+	slices.SortFunc(c.missing, func(a, b *missing) int { return byAge(a.diff, b.diff) })
 	if len(c.missing) > maxMissing {
 		c.missing = slices.Delete(c.missing, 0, 1)
 	}
 	c.showLocked(m.warning)
+	if !c.watchingLate {
+		c.watchingLate = true
+		c.settling.start(c.watchLate)
+	}
 }
 
 // missed returns the diff with that ID whose file lacks the accepted text, or nil.
@@ -52,8 +65,8 @@ func (c *Companion) missed(id string) *diff {
 }
 
 // withdrawLocked withdraws the warnings that match. It reports whether there are any.
-func (c *Companion) withdrawLocked(match func(missing) bool) (found bool) {
-	c.missing = slices.DeleteFunc(c.missing, func(m missing) bool {
+func (c *Companion) withdrawLocked(match func(*missing) bool) (found bool) {
+	c.missing = slices.DeleteFunc(c.missing, func(m *missing) bool {
 		if !match(m) {
 			return false
 		}
@@ -68,7 +81,7 @@ func (c *Companion) withdrawLocked(match func(missing) bool) (found bool) {
 func (c *Companion) outdate(path string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.withdrawLocked(func(m missing) bool { return m.path() == path })
+	c.withdrawLocked(func(m *missing) bool { return m.path() == path })
 }
 
 // writtenLate notes that a file holds the text of an accepted diff after all, and reports
@@ -80,7 +93,7 @@ func (c *Companion) writtenLate(id, path string) {
 	c.outside.account(path)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.withdrawLocked(func(m missing) bool { return m.id == id }) {
+	if c.withdrawLocked(func(m *missing) bool { return m.id == id }) {
 		c.showLocked(editor.Message{Level: "info", Text: path + " was written now, with the text that you accepted."})
 	}
 }
