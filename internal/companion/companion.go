@@ -46,7 +46,7 @@ type Config struct {
 	// FindPane finds agents in tmux; nil without tmux.
 	FindPane PaneFinder
 	// Waiting is called when a change waits for the user and no client shows it, with the
-	// agent's name and the path; may be nil. It must return when ctx ends.
+	// agent's name and the path. It may be nil. It must return when ctx ends.
 	Waiting func(ctx context.Context, agent, path string)
 	// Outside lists changes outside Pollux: see [outside].
 	Outside bool
@@ -72,24 +72,24 @@ type Companion struct {
 	watch   *watcher
 	journal *journal.Journal
 	exclude excluder
-	states  prober[fileState] // of the files of accepted diffs
+	states  prober[fileState] // the files of accepted diffs
 	started time.Time
 
 	maxAccepted int // see the constant
 
-	rootsMu sync.Mutex // one change of the roots at a time
+	rootsMu sync.Mutex // held while the roots change
 	refused []string   // roots that could not be published; guarded by rootsMu
 	given   []string   // the roots as they were last set; guarded by rootsMu
 
 	mu           sync.Mutex
 	roots        []string
-	env          map[string]string // since the last change of the roots; nil before
+	env          map[string]string // nil until the roots change
 	sessions     []Session         // the one that acted last is the last
 	diffs        map[string]*diff  // open, accepted and orphaned, by ID
 	missing      []*missing        // accepted texts that their files lack, the oldest first
 	watchingLate bool              // watchLate runs
 	conns        []*conn           // attached clients, in the order they came
-	writes       map[*write]bool   // whose checks somebody waits for
+	writes       map[*write]bool   // whose checks an agent waits for
 	asking       map[Session]asking
 	left         map[int]string // what Pollux left in the input line of an agent, by its process
 	closing      bool
@@ -328,7 +328,7 @@ func (c *Companion) clientsLocked() []editor.Agent {
 }
 
 // nameLocked returns what to call an agent in messages: its name and, if other agents of
-// that name are connected, what tells it apart from them.
+// that name are connected, its terminal or another difference.
 func (c *Companion) nameLocked(s Session) string {
 	name, _ := s.Client()
 	name = cmp.Or(name, "the agent")

@@ -289,7 +289,7 @@ func TestOpenDiffRefusals(t *testing.T) {
 	w := newWorld(t, nil)
 	c := w.connect()
 	good := w.file("f", "x\n")
-	wantSays(t, c.openDiff(good, "y"), "pollux run") // nobody shows diffs
+	wantSays(t, c.openDiff(good, "y"), "pollux run") // no client shows diffs
 	e := w.attach(true)
 	for _, tt := range []struct{ path, says string }{
 		{"f", "absolute"},

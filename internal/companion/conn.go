@@ -93,7 +93,7 @@ func (c *Companion) serve(rwc io.ReadWriteCloser, d *conn) {
 	d.serve(rwc)
 }
 
-// Error codes of the protocol beyond those of JSON-RPC.
+// Error codes in addition to those that JSON-RPC defines.
 const (
 	codeFailed         = -32000 // the message says why, for the user to read
 	codeNotInitialized = -32002
@@ -155,7 +155,7 @@ func (d *conn) dispatch(req *jsonrpc.Request) (any, error) {
 	switch req.Method {
 	case editor.MethodContextUpdate:
 		return with(req, func(s editor.Snapshot) (any, error) {
-			defer d.c.store.update(d, s) // last: the ignore files of the roots apply to it
+			defer d.c.store.update(d, s) // last: it uses the ignore files in the roots
 			if len(s.Roots) == 0 || !d.owner {
 				return nil, nil
 			}
@@ -330,7 +330,7 @@ func (c *Companion) attach(d *conn) {
 	}
 }
 
-// envLocked sends the environment of agents if the client has another one.
+// envLocked sends the environment for agents if it has changed since the client received it.
 func (d *conn) envLocked() {
 	if env := d.c.env; env != nil && !d.page && !maps.Equal(env, d.env) {
 		d.env = env
@@ -338,8 +338,8 @@ func (d *conn) envLocked() {
 	}
 }
 
-// detach removes a client. If it was the last one that shows diffs, and nobody
-// can open the review page, detach answers the waiting agents.
+// detach removes a client. If it was the last one that shows diffs, and the
+// user cannot open the review page, detach answers the waiting agents.
 func (c *Companion) detach(d *conn) {
 	c.store.forget(d)
 	var ended []*diff

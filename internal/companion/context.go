@@ -39,7 +39,7 @@ type store struct {
 	flushMu sync.Mutex // one flush at a time; taken before mu
 
 	mu      sync.Mutex
-	sources map[any]snapshot // by the sender of the snapshots
+	sources map[any]snapshot // by the snapshots' sender
 	pending *time.Timer
 	closed  bool
 	current Context
@@ -165,8 +165,8 @@ func (s *store) close() {
 	}
 }
 
-// sameContext reports whether two contexts are equal except for times. The
-// order of the files says which one had the focus last.
+// sameContext reports whether two contexts are equal except for times. Their
+// order shows which file had the focus last.
 func sameContext(a, b Context) bool {
 	return len(a.Files) == len(b.Files) && reflect.DeepEqual(withoutTimes(a), withoutTimes(b))
 }
@@ -249,7 +249,7 @@ func build(snaps []snapshot, maxFiles int, exclude func(string) bool) Context {
 }
 
 // validRange returns where a file's selection is, or nil if it has none or the range is
-// not one.
+// invalid.
 func validRange(f editor.File) *editor.Range {
 	r := f.Range
 	if r == nil || f.Selection == "" || validCursor(&r.Start) == nil || validCursor(&r.End) == nil ||

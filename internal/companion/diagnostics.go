@@ -259,7 +259,7 @@ func (c *Companion) BeforeWrite(ctx context.Context, path string) (
 	}
 	w := &write{path: path, names: append(names, path), reported: outbox.NewSignal()}
 	if w.before, err = w.state(); err != nil {
-		return files, nil, nil // nobody can see the write
+		return files, nil, nil // the write cannot be noticed
 	}
 	c.mu.Lock()
 	c.writes[w] = true

@@ -55,7 +55,7 @@ type diff struct {
 	original  string // the file's text as surfaces show it
 	notice    string // why it cannot be displayed; the user answers it in the terminal
 	opened    time.Time
-	ended     chan struct{} // closed when the state is no longer Open
+	ended     chan struct{} // closed when the state changes from Open
 	entry     entry         // what the journal has
 	hurry     outbox.Signal // after an accept: the agent gets no more time to write the file
 
@@ -229,7 +229,7 @@ const (
 )
 
 // Propose starts the review of an agent's proposal and returns when a client
-// shows it. An error means that there is no way to show it: the agent gets no
+// shows it. An error means that no client can show it: the agent gets no
 // other answer. A change that cannot be displayed is not an error: the user
 // answers it in the agent's terminal.
 func (c *Companion) Propose(ctx context.Context, s Session, p Proposal) error {
@@ -517,7 +517,7 @@ func (c *Companion) Disconnect(s Session) {
 	var ended, failed, orphans []*diff
 	for _, d := range c.diffs {
 		if d.session == s && d.state == journal.Open && !c.closing {
-			if d.notice != "" { // nobody could save it
+			if d.notice != "" { // it could not be saved
 				c.stepLocked(d, evFail)
 				failed = append(failed, d)
 				continue

@@ -21,7 +21,7 @@ import (
 
 // An excluder decides which open files agents do not receive: those that the
 // project's ignore files exclude and those that look like secrets. It also
-// excludes a file if it cannot read all of the file's ignore rules, or if there
+// excludes a file if it cannot read all ignore rules that may apply to it, or if there
 // are too many.
 //
 // A repository may have any number of ignore files of any size, and each cursor
@@ -30,7 +30,7 @@ import (
 // costs only a few stats, and in a linked work tree or a submodule two small reads.
 type excluder struct {
 	names []string // of ignore files, in addition to .gitignore
-	// style and stat, if set, replace those of this system in tests.
+	// style and stat, if set, replace the system's own in tests.
 	style func(string) string
 	stat  func(string) (fs.FileInfo, error)
 
@@ -130,8 +130,8 @@ func (x *excluder) match(path string, roots []string) bool {
 
 var hashSeed = maphash.MakeSeed()
 
-// decide applies the rules of the sources, the least specific first, to the keys of the
-// parts of a path. The last match wins.
+// decide applies the sources' rules, the least specific first, to a path, given the keys of
+// its parts. The last match wins.
 func (x *excluder) decide(sources []ignoreSource, parts []string) (excluded bool, err error) {
 	left := maxDecisionCost
 	for _, s := range slices.Backward(sources) {

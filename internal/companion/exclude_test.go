@@ -202,7 +202,7 @@ func TestUnreadableRulesExclude(t *testing.T) {
 		systest.Link(t, ".gitignore", filepath.Join(root, ".gitignore"))
 		var x excluder
 		if !x.excluded(filepath.Join(root, "main.go"), nil) {
-			t.Error("a file whose rules nobody could read is sent")
+			t.Error("a file with unreadable rules is sent")
 		}
 	})
 	for _, name := range []string{".gitignore", ".git"} {
@@ -215,7 +215,7 @@ func TestUnreadableRulesExclude(t *testing.T) {
 				return os.Stat(path)
 			}}
 			if !x.excluded(filepath.Join(root, "main.go"), []string{root}) {
-				t.Error("a file whose rules nobody could read is sent")
+				t.Error("a file with unreadable rules is sent")
 			}
 		})
 	}
@@ -226,7 +226,7 @@ func TestUnreadableRulesExclude(t *testing.T) {
 		systest.Unreadable(t, filepath.Join(root, ".gitignore"))
 		var x excluder
 		if !x.excluded(filepath.Join(root, "main.go"), nil) {
-			t.Error("a file whose rules nobody could read is sent")
+			t.Error("a file with unreadable rules is sent")
 		}
 	})
 }
@@ -253,7 +253,7 @@ func TestGitDirectoryOnAnotherServer(t *testing.T) {
 				return os.Stat(path)
 			}}
 			if !x.excluded(filepath.Join(root, "main.go"), nil) {
-				t.Error("a file whose rules nobody could read is sent")
+				t.Error("a file with unreadable rules is sent")
 			}
 		})
 	}
@@ -264,7 +264,7 @@ type irregular struct{ fs.FileInfo }
 
 func (irregular) Mode() fs.FileMode { return fs.ModeIrregular | 0o666 }
 
-// The excludes of a repository also apply in its linked work trees, and those of a submodule
+// A repository's excludes also apply in its linked work trees, and a submodule's excludes
 // in the submodule. There, .git is a file.
 func TestExcludesOfAnotherWorkTree(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())

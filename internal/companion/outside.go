@@ -115,7 +115,7 @@ func (o *outside) run(ctx context.Context) {
 			o.round(ctx)
 			tick = nil
 		case on:
-			o.learnOpen() // at once, because the next change may be an agent's
+			o.learnOpen() // now, because the next change may be an agent's
 		}
 		was = on
 		select {

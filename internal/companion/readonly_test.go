@@ -24,7 +24,7 @@ func TestReadOnly(t *testing.T) {
 	}
 	d := receive(t, v.opened)
 	if d.ReadOnly != "it ignores edits" {
-		t.Errorf("the view is told %q", d.ReadOnly)
+		t.Errorf("the view receives %q", d.ReadOnly)
 	}
 	if err := v.Edit(t.Context(), d.ID, "mine\n"); err != nil {
 		t.Fatal(err)

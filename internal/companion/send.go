@@ -62,7 +62,7 @@ type Pane interface {
 }
 
 // A PaneFinder returns the pane of a process or, if pid is 0, a pane that runs one
-// of the commands in a folder of one of the roots. The error is [ErrNoPane] if no
+// of these commands in a folder inside one of these roots. The error is [ErrNoPane] if no
 // pane matches.
 type PaneFinder func(ctx context.Context, pid int, commands, roots []string) (Pane, error)
 
@@ -185,8 +185,8 @@ func (c *Companion) recipient(p editor.SendParams) (*recipient, error) {
 	return all[0], nil
 }
 
-// inTerminal returns the agent that runs in a terminal, or nil. If the process of an
-// agent is not known, its name decides.
+// inTerminal returns the agent in a terminal, or nil. If an agent's process is not known, its
+// name decides.
 func inTerminal(t editor.Terminal, all []*recipient) *recipient {
 	for _, r := range all {
 		if r.pid > 0 && proc.Within(r.pid, t.PID) || r.pid == 0 && t.Agent != "" && r.command == proc.CommandName(t.Agent) {

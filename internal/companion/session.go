@@ -31,7 +31,7 @@ type Session interface {
 	// [Companion.Connect] calls ContextChanged, too.
 	ContextChanged()
 	// Resolve queues the outcome of a proposal. Outcomes of one session reach the
-	// agent in the order of the calls. done is called once, on another goroutine:
+	// agent in call order. done is called once, on another goroutine:
 	// with nil when the agent has received the outcome or does not need it, with an
 	// error if the session ended before that.
 	//
@@ -41,11 +41,11 @@ type Session interface {
 	// call may come before [Companion.Propose] returns. It comes before any call for
 	// a later proposal for the same file.
 	//
-	// There is no call for a proposal that ends in another way: Propose returned an
+	// Resolve is not called for a proposal that ends in another way: Propose returned an
 	// error, [Companion.Withdraw] found it, or [Companion.Disconnect] came first.
 	Resolve(p Proposal, o Outcome, done func(error))
 	// Prompt returns what to type into the agent's terminal to ask about a file
-	// in one of the workspace's roots.
+	// in one of the given roots.
 	Prompt(p editor.PromptParams, roots []string) editor.Prompt
 }
 
@@ -143,8 +143,7 @@ type File struct {
 // variables that lead agents and editors to it. Its methods may be called at any
 // time, from many goroutines.
 type Host interface {
-	// Port and Token are what an editor keeps to start the companion again
-	// after a crash.
+	// Port and Token let an editor start the companion again after a crash.
 	Port() int
 	Token() string
 	// Env returns the variables that lead agents, and Pollux's own commands, to

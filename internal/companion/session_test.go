@@ -484,7 +484,7 @@ func TestAgentWithoutName(t *testing.T) {
 }
 
 // An agent's call may be blocked until its proposal is resolved, so a proposal
-// that nobody decides is resolved, too.
+// without a decision is resolved, too.
 func TestEveryProposalIsResolved(t *testing.T) {
 	c := newBare(t)
 	e := c.view(t)
@@ -601,7 +601,7 @@ func TestViewLeavesBeforeItAnswers(t *testing.T) {
 		go func() { shown <- c.Propose(t.Context(), s, p) }()
 		receive(t, opened)
 		conn.now.Store(true)
-		c.tell("info", "a message that nobody reads")
+		c.tell("info", "a message that no client reads")
 		synctest.Wait()
 		e.Close()
 		if err := receive(t, shown); err != nil {

@@ -35,7 +35,7 @@ const (
 // agent may ignore the answer and send nothing. The agent has some seconds after delivered
 // says that it has the answer. since is the state of the file at the accept.
 //
-// Each accepted diff has a goroutine of its own, so that a hung disk delays no other diff.
+// Each accepted diff has its own goroutine, so that a hung disk delays no other diff.
 func (c *Companion) settle(d *diff, since fileState, delivered <-chan error) {
 	defer c.onPanic()
 	l := look{target: d.target, seen: since}

@@ -10,7 +10,7 @@ import (
 	"pollux/internal/sys/disk"
 )
 
-// sweepDelay keeps the sweep out of the companion's start.
+// sweepDelay keeps the sweep from delaying the companion's start.
 const sweepDelay = 500 * time.Millisecond
 
 // sweep removes the temporary files of Pollux processes that were killed while they saved a
@@ -39,7 +39,7 @@ func (c *Companion) sweep() {
 	}
 }
 
-// savedDirs returns the directories of the journal's paths by root of the workspace, and
+// savedDirs returns the directories of all paths in the journal, by root of the workspace and
 // relative to it.
 func (c *Companion) savedDirs() map[string][]string {
 	entries, _ := c.journal.List()

@@ -60,9 +60,8 @@ func cleanPath(path string) (clean string, ok bool) {
 	return filepath.Clean(path), true
 }
 
-// newTarget finds the file, an absolute clean path, in one of the workspace's
-// roots. A path that leads out of the workspace, or through a dangling symbolic
-// link, is an error for the user.
+// newTarget finds the file, an absolute clean path, in one of the roots. A path that leads out
+// of the workspace, or through a dangling symbolic link, is an error for the user.
 func newTarget(path string, roots []string) (target, error) {
 	if why := paths.Special(path); why != "" {
 		return target{}, errors.New(why)

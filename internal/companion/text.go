@@ -20,7 +20,7 @@ func eol(text string) string {
 }
 
 // LFRules are the [TextRules] of an agent whose proposals usually have LF line endings and no
-// byte order mark, whatever the file has. The agent restores CRLF when it writes, and writes the
+// byte order mark, even if the file has others. The agent restores CRLF when it writes, and writes the
 // mark if it receives it.
 type LFRules struct{}
 

@@ -5,7 +5,7 @@ package hunk
 import "strings"
 
 // A Hunk is a range of lines where two texts, old and new, differ. Lines count from
-// 1. If one of the counts is 0, the lines of the other text belong before that
+// 1. If one of the counts is 0, the other text's lines belong before that
 // line.
 type Hunk struct {
 	Old, OldLines int

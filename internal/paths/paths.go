@@ -74,8 +74,8 @@ func Contains(root, path string) bool {
 	return ok
 }
 
-// In returns the path of a file in one of the roots, which are real paths: path itself, or
-// its real path if only a symbolic link outside of the roots leads there, or if path is
+// In returns the path of a file inside one of the roots, which are real paths: path itself, or
+// its real path if only a symbolic link outside the roots leads there, or if path is
 // another spelling of it. ok is false if the file is outside the roots. In reads the disk.
 func In(roots []string, path string) (name string, ok bool) {
 	contained := func(path string) bool {

@@ -16,7 +16,7 @@ func ToURL(path string) string { return local.toURL(path) }
 
 // Special returns why no file may have the path, or "". On Windows some names stand for a
 // device or for a part of a file, and a dot or a space at the end of a name is lost, so
-// that the path would lead to another file than its name says.
+// that the path would lead to a different file.
 func Special(path string) string { return local.special(path) }
 
 // OnOtherServer reports whether a path is on a network share of Windows that holds none of

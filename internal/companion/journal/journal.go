@@ -183,7 +183,7 @@ func (j *Journal) change(id string, f func(*Entry) error) error {
 	return err
 }
 
-// MaxOriginal limits the size of the originals that the journal keeps, in bytes.
+// MaxOriginal limits the size of an original that the journal keeps, in bytes.
 const MaxOriginal = 1 << 20
 
 // SetOriginal stores the text of the file before the change, unless it is too large.

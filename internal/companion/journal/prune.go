@@ -35,7 +35,7 @@ const (
 const (
 	// maxGap limits how much a period without entries adds to the age of earlier
 	// entries. The clock may have jumped forward, which must not make last week's
-	// entries look two weeks old; the times of the files come from the same clock.
+	// entries look two weeks old; the files' times come from the same clock.
 	// After a long absence, entries stay longer.
 	maxGap = MaxAge / 2
 	// An incomplete entry or a temporary file older than unfinishedTTL is a
@@ -86,7 +86,7 @@ func (j *Journal) Wait() {
 // files describes the files of one entry.
 type files struct {
 	id         string
-	changed    time.Time // the latest of the times in the ID and of the files
+	changed    time.Time // the latest time, of the one in the ID and the files' own
 	age        time.Duration
 	size       int64
 	described  bool // ID.json exists

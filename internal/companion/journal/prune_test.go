@@ -174,7 +174,7 @@ func TestMaxBytes(t *testing.T) {
 	fresh := past(t, j, Entry{Path: "/f", State: Rejected}, time.Hour, "small")
 	prune(t, j)
 	if has(j, id, "proposal") {
-		t.Error("an entry stands in the way of the size")
+		t.Error("an entry keeps the others from being deleted")
 	}
 	if _, err := j.Get(fresh); err != nil {
 		t.Error("an entry had to go for no reason:", err)

@@ -34,7 +34,7 @@ func StateDir() (string, error) {
 	return filepath.Join(home, ".local", "state", "pollux"), nil
 }
 
-// RuntimeDir returns the directory of the companions' sockets:
+// RuntimeDir returns the directory for sockets:
 // $XDG_RUNTIME_DIR/pollux, or pollux-UID in the temporary directory, or in /tmp if
 // its path is too long for sockets there. On Windows a hash of the SID replaces the UID,
 // since users can share that directory.

@@ -17,8 +17,8 @@ const (
 	DataVar  = "LOCALAPPDATA"
 )
 
-// userID returns a part of a hash of the user's SID. The whole SID would make the
-// path of a socket too long.
+// userID returns a part of a hash of the SID. The whole SID would make the path of a
+// socket too long.
 func userID() (string, error) {
 	user, err := CurrentUser()
 	if err != nil {
@@ -40,5 +40,5 @@ func freeSpace(dir string) (int64, error) {
 	return int64(free), nil
 }
 
-// maxRuntimeDir is the longest path of the directory of sockets: there is no limit.
+// maxRuntimeDir limits the path of the directory of sockets: Windows has no limit.
 const maxRuntimeDir = math.MaxInt

@@ -11,8 +11,7 @@ import (
 // maxEdited bounds a file of [EditFile] in bytes.
 const maxEdited = 64 << 20
 
-// ErrChanged reports that the content of a file is no longer what [EditFile] was
-// called with.
+// ErrChanged reports that a file's content differs from what [EditFile] was called with.
 var ErrChanged = errors.New("another program has changed it")
 
 // EditFile replaces the content of a file that other programs write too. It

@@ -8,7 +8,7 @@ type FileState struct {
 	IsDir          bool
 	Mode           uint32
 	Size, Modified int64
-	// Changed and ID are like those of [Stamp]. They are known on Windows, too, but a
+	// Changed and ID are like the results of [Stamp]. They are known on Windows, too, but a
 	// program there can set Changed. Both are zero if the file cannot be opened.
 	Changed int64
 	ID      uint64

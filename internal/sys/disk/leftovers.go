@@ -15,7 +15,7 @@ import (
 // Several containers can share a directory, and a PID is valid in one container
 // only. So prefer a lock or a connection, and combine a PID with an age.
 type Leftovers struct {
-	Pattern string      // of the names, as for [filepath.Match]
+	Pattern string      // for names, as for [filepath.Match]
 	Type    fs.FileMode // 0 for regular files, [fs.ModeDir] or [sock.FileType]
 
 	// Lock names a file in the directory that its process keeps locked with
@@ -37,7 +37,7 @@ type Leftovers struct {
 // [EditFile].
 var TempFiles = Leftovers{Pattern: TempPattern, MinAge: TempTTL, Locked: true}
 
-// Find returns the paths of the leftovers in dir, none if it cannot read dir.
+// Find returns the leftovers' paths in dir, none if it cannot read dir.
 func (l Leftovers) Find(dir string) (found []string) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -95,7 +95,7 @@ func removeDir(root *os.Root, dir, lock string) error {
 	return root.RemoveAll(dir)
 }
 
-// find returns the names of the leftovers, relative to root.
+// find returns the leftovers' names, relative to root.
 func (l Leftovers) find(root *os.Root, dir string) (found []string) {
 	d, err := root.Open(dir)
 	if err != nil {

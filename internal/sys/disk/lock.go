@@ -23,7 +23,7 @@ func Lock(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Abandoned reports whether a file was locked by [Lock] and is no longer. It also
+// Abandoned reports whether a file was locked by [Lock] and is not locked now. It also
 // sees the locks of processes in other containers that share the file.
 func Abandoned(path string) bool {
 	f, err := os.OpenFile(path, os.O_RDWR|NonBlock, 0)

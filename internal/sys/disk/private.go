@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// Own reports whether a file belongs to the user that runs this process. info is its
-// state. On Windows, Own reads the owner at path. A file of the Administrators group or of
+// Own reports whether a file belongs to this process's user. info is its state. On
+// Windows, Own reads the owner at path. A file that belongs to the Administrators group or to
 // the system counts as the user's own there, since programs with raised rights create
 // such files for their user.
 func Own(path string, info fs.FileInfo) bool { return own(path, info) }

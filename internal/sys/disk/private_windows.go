@@ -16,14 +16,14 @@ import (
 
 // Identifiers of groups and accounts that are the same on each Windows.
 const (
-	sidCreatorOwner   = "S-1-3-0" // stands for whoever creates a file
+	sidCreatorOwner   = "S-1-3-0" // stands for the user who creates a file
 	sidOwnerRights    = "S-1-3-4" // stands for the file's owner
 	sidSystem         = "S-1-5-18"
 	sidAdministrators = "S-1-5-32-544"
 	sidInstaller      = "S-1-5-80-956008885-3418522649-1831038044-1853292631-2271478464"
 )
 
-// CurrentUser returns the SID of the user that runs this process.
+// CurrentUser returns the SID of this process's user.
 func CurrentUser() (*windows.SID, error) {
 	user, err := windows.GetCurrentProcessToken().GetTokenUser()
 	if err != nil {

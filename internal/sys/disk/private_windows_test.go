@@ -11,7 +11,7 @@ import (
 	"pollux/internal/sys/systest"
 )
 
-// foreignDir returns a directory of the system's installer or, in Wine, of root.
+// foreignDir returns a directory of the Windows installer or, in Wine, of root.
 func foreignDir(t *testing.T) string {
 	t.Helper()
 	if windows.NewLazySystemDLL("ntdll.dll").NewProc("wine_get_version").Find() == nil {

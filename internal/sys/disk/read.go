@@ -20,7 +20,7 @@ var (
 
 // ReadFile returns the content of a regular file of at most limit bytes. It
 // never waits for a FIFO and never reads a device. It checks the file it has
-// opened, so nobody can exchange the file after the check. Errors wrap
+// opened, so the file cannot be exchanged after the check. Errors wrap
 // [ErrNotRegular], [ErrTooLarge] or the system's error.
 func ReadFile(path string, limit int64) ([]byte, error) {
 	f, err := OpenShared(path, os.O_RDONLY|NonBlock, 0)

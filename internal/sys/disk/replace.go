@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// TempPattern matches the names of the files that [WriteFile], [ReplaceFile] and
+// TempPattern matches the names of temporary files that [WriteFile], [ReplaceFile] and
 // [ReplaceIn] write and then rename, and no others: see [TempName]. A process that is
 // killed in between leaves one behind; see [TempFiles].
 var TempPattern = ".pollux-" + strings.Repeat("[A-Z2-7]", tempLetters) + ".tmp"
@@ -59,7 +59,7 @@ func linkTarget(path string) (string, error) {
 	return path, nil
 }
 
-// ReplaceFile replaces the content of the user's file at path. It follows
+// ReplaceFile replaces the content of a user's file at path. It follows
 // symbolic links, creates missing directories and otherwise works like
 // [ReplaceIn].
 func ReplaceFile(path, text string) error {
@@ -79,7 +79,7 @@ func ReplaceFile(path, text string) error {
 	return ReplaceIn(root, filepath.Base(path), text)
 }
 
-// ReplaceIn replaces the content of the user's file at name, a path below root.
+// ReplaceIn replaces the content of a user's file at name, a path below root.
 // It follows no symbolic link out of root, and a link at name itself is an
 // error. It creates missing directories.
 //

@@ -204,12 +204,12 @@ func TestRenameWaitsForOtherPrograms(t *testing.T) {
 	busy, other, changed := errors.New("busy"), errors.New("other"), errors.New("changed")
 	inUse := func(err error) bool { return err == busy }
 	for name, test := range map[string]struct {
-		results []error // of the attempts; the last one repeats
+		results []error // one for each attempt; the last one repeats
 		check   error
 		want    error
 		within  [2]time.Duration
 	}{
-		"nobody has it open":        {[]error{nil}, nil, nil, [2]time.Duration{0, 0}},
+		"it is not open":            {[]error{nil}, nil, nil, [2]time.Duration{0, 0}},
 		"it is closed soon":         {[]error{busy, busy, nil}, nil, nil, [2]time.Duration{0, 10 * time.Millisecond}},
 		"it is not closed":          {[]error{busy}, nil, busy, [2]time.Duration{renameTimeout, renameTimeout + maxRenameDelay}},
 		"another error":             {[]error{other}, nil, other, [2]time.Duration{0, 0}},

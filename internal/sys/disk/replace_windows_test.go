@@ -71,7 +71,7 @@ func TestReplaceFileKeepsStreams(t *testing.T) {
 	}
 }
 
-// open opens a file as a program does that lets nobody rename or remove it.
+// open opens a file in such a way that other programs cannot rename or remove it.
 func open(t *testing.T, path string, share uint32) (closeFile func()) {
 	t.Helper()
 	name, err := windows.UTF16PtrFromString(path)

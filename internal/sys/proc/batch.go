@@ -217,7 +217,7 @@ const batchPercent = "%%cd:~,%"
 var errBatchArg = errors.New("it is a batch file, which cannot receive line breaks in its arguments: leave them out, or start the program that the file starts")
 
 // batchLine returns the command line with which shell, the path of cmd.exe, runs a batch
-// file with exactly these arguments. Its rules are those of the standard library of Rust
+// file with exactly these arguments. Its rules come from the standard library of Rust
 // since CVE-2024-24576 (library/std/src/sys/args/windows.rs, make_bat_command_line).
 func batchLine(shell, file string, args []string) (string, error) {
 	if strings.ContainsAny(file, "\"\r\n\x00") || strings.HasSuffix(file, `\`) {

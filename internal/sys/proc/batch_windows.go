@@ -65,7 +65,7 @@ func direct(path string, lookPath func(string) (string, error)) ([]string, error
 		}
 		text, err := disk.ReadFile(path, maxShim)
 		if err != nil {
-			break // it is no file of npm
+			break // npm did not make it
 		}
 		s, ok := parseShim(string(text))
 		if !ok {

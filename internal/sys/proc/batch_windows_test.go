@@ -22,7 +22,7 @@ func writeArguments() error {
 	return os.WriteFile(os.Getenv("SYS_TEST_ARGUMENTS"), data, 0o600)
 }
 
-// A program receives the arguments unchanged, whatever starts it. `fix a & b` ran b.
+// A program receives the arguments unchanged, with any kind of launcher. `fix a & b` ran b.
 func TestCommand(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {

@@ -32,7 +32,7 @@ func TestStopSparesReusedPID(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	// qemu, which emulates another processor, makes no namespaces: EINVAL.
 	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EINVAL) || bytes.Contains(out, []byte("not possible here")) {
-		t.Skipf("no PID namespace with a /proc of its own: %v %s", err, out)
+		t.Skipf("no PID namespace with its own /proc: %v %s", err, out)
 	}
 	if err != nil {
 		t.Errorf("%v: %s", err, out)

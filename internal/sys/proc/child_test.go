@@ -49,7 +49,7 @@ func TestStopSignalsNoReapedChild(t *testing.T) {
 		act      func(c *Child, p *recorded)
 		want     []string
 	}{
-		{"it ended by itself", false, func(c *Child, p *recorded) {
+		{"it ended without a signal", false, func(c *Child, p *recorded) {
 			close(p.ended)
 			<-c.Done()
 			c.Stop(0)

@@ -111,7 +111,7 @@ var systemPrograms = map[string]func() error{
 	},
 }
 
-// child returns a command of a program that starts one of the programs. It has the
+// child returns a command that starts one of these programs. It has the
 // streams of this one.
 func child(name string) (*exec.Cmd, error) {
 	self, err := os.Executable()
@@ -121,7 +121,7 @@ func child(name string) (*exec.Cmd, error) {
 	return cmd, err
 }
 
-// A tree holds the processes that one of the programs has started.
+// A tree holds the processes that one program has started.
 type tree struct {
 	cmd   *exec.Cmd
 	lines *bufio.Reader
@@ -237,7 +237,7 @@ func TestDetachedProcessLeavesTheJob(t *testing.T) {
 	}
 }
 
-// RunForeground ends a tree that does not end by itself.
+// RunForeground ends a tree that would keep running.
 func TestForegroundIsEnded(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -269,7 +269,7 @@ func TestForegroundIsEnded(t *testing.T) {
 func TestStopInterruptsTheChild(t *testing.T) {
 	if !hasConsole() {
 		systest.SkipOnWine(t, "it ends a process at Ctrl-Break, and has no console without a terminal")
-		t.Skip("without a console there is no signal")
+		t.Skip("signals need a console")
 	}
 	r, w, err := os.Pipe()
 	if err != nil {

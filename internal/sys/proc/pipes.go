@@ -18,8 +18,8 @@ const (
 )
 
 // A PipedChild is a [Child] with pipes for some of its standard streams. The
-// fields are this process's ends, nil for the other streams. Whoever uses the
-// child closes them, or calls ClosePipes.
+// fields are this process's ends, nil for the other streams. The owner of
+// the child closes them, or calls ClosePipes.
 type PipedChild struct {
 	*Child
 	Stdin  *os.File // to write
@@ -66,7 +66,7 @@ func StartPiped(cmd *exec.Cmd, streams Streams) (*PipedChild, error) {
 	return c, nil
 }
 
-// ClosePipes closes this process's ends of the pipes.
+// ClosePipes closes this process's ends.
 func (c *PipedChild) ClosePipes() {
 	for _, f := range []*os.File{c.Stdin, c.Stdout, c.Stderr} {
 		if f != nil {

@@ -43,7 +43,7 @@ func TestStartPipedFails(t *testing.T) {
 		t.Errorf("it started: %v", c)
 	}
 	if cmd.Stderr != nil {
-		t.Error("it has a pipe that nobody asked for")
+		t.Error("it has a pipe that the test did not ask for")
 	}
 	if _, err := cmd.Stdin.(*os.File).Stat(); err == nil {
 		t.Error("a pipe is left open")

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A Process is one row of the process table.
+// A Process is a row in the process table.
 type Process struct {
 	PID, Parent int
 	// Name is the base name of the command as `ps -o command=` shows it. That of
@@ -23,7 +23,7 @@ func Lookup(pid int) (Process, error) {
 	return lookup(pid)
 }
 
-// WorkingDir returns the working directory of one of the user's processes, or "" if it
+// WorkingDir returns the working directory of a process that belongs to the user, or "" if it
 // is not known. Systems other than Linux and macOS return "".
 func WorkingDir(pid int) string {
 	if pid <= 0 {
@@ -32,8 +32,8 @@ func WorkingDir(pid int) string {
 	return workingDir(pid)
 }
 
-// Terminal returns the name of the terminal that controls one of the user's processes, as
-// ps shows it, such as "pts/3". It returns "" if the process has none, or if it is not
+// Terminal returns the name of the terminal that controls a process of this user, as ps
+// shows it, such as "pts/3". It returns "" if the process has none, or if it is not
 // known.
 func Terminal(pid int) string {
 	if pid <= 0 {
@@ -90,7 +90,7 @@ func Exec(path string, argv, env []string) error { return execute(path, argv, en
 // Linux and macOS return none.
 func Environs(key string) []string { return environs(key) }
 
-// CommandLine returns the arguments of one of the user's processes, the program first, and
+// CommandLine returns the arguments of a process of this user, the program first, and
 // its environment as KEY=VALUE, as they were when it started. Both are nil if they are not
 // known. Systems other than Linux return nil.
 func CommandLine(pid int) (args, env []string) { return commandLine(pid) }
@@ -105,6 +105,6 @@ type StartedProcess struct {
 // directory is dir or below it. Systems other than Linux and macOS return none.
 func ProcessesIn(name, dir string) []StartedProcess { return processesIn(name, dir) }
 
-// Memory returns the memory of one of the user's processes in bytes, or 0 if it is unknown:
+// Memory returns the memory of a process of this user in bytes, or 0 if it is unknown:
 // on Linux its anonymous memory, elsewhere its resident memory, which includes pages of files.
 func Memory(pid int) int64 { return memory(pid) }

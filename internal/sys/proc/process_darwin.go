@@ -15,7 +15,7 @@ import (
 // noDevice is NODEV of Apple's <sys/param.h>.
 const noDevice = -1
 
-// row returns a row of the process table.
+// row returns a process's row in the process table.
 func row(pid int) (*unix.KinfoProc, error) {
 	k, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
 	if err != nil || int(k.Proc.P_pid) != pid {
@@ -33,13 +33,13 @@ func rows() []unix.KinfoProc {
 	return all
 }
 
-// ownRows returns the user's rows of the process table.
+// ownRows returns the user's rows in the process table.
 func ownRows() []unix.KinfoProc {
 	return slices.DeleteFunc(rows(), func(k unix.KinfoProc) bool { return int(k.Eproc.Ucred.Uid) != os.Getuid() })
 }
 
-// arguments returns how a process was started. The kernel tells nothing of a process of
-// another user.
+// arguments returns how a process was started. The kernel does not say it about a
+// process of another user.
 func arguments(pid int) procArgs {
 	data, err := unix.SysctlRaw("kern.procargs2", pid)
 	if err != nil {
@@ -110,8 +110,8 @@ const (
 	procVnodePath = 9 // PROC_PIDVNODEPATHINFO
 )
 
-// procInfo returns the kernel's information about one of the user's processes. The result
-// is shorter than size if the kernel returns nothing.
+// procInfo returns the kernel's information about a process of this user. The result is
+// shorter than size if the kernel returns nothing.
 func procInfo(pid, flavor, size int) []byte {
 	info := make([]byte, size)
 	//lint:ignore SA1019 x/sys has no wrapper of proc_pidinfo

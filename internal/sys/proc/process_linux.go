@@ -198,7 +198,7 @@ func tieToParent(cmd *exec.Cmd) {
 }
 
 // tieThreadToParent does for this thread what tieToParent did for the first one of this
-// process. The parent-death signal belongs to a thread, and the thread that runs another
+// process. The parent-death signal belongs to a thread, and a thread that executes another
 // program becomes the process.
 func tieThreadToParent() { unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0) }
 

@@ -17,7 +17,7 @@ import (
 // TerminationSignals are the signals on which a process cleans up and ends.
 var TerminationSignals = []os.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT}
 
-// PrepareProcess makes a write to a pipe that nobody reads return an error, instead
+// PrepareProcess makes a write to a pipe without a reader return an error, instead
 // of ending the process before it can clean up.
 func PrepareProcess() {
 	// Catch and drop the signal: children would inherit an ignored one.

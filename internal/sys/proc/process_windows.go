@@ -15,7 +15,7 @@ import (
 var TerminationSignals = []os.Signal{os.Interrupt, windows.SIGTERM}
 
 // PrepareProcess makes the files of OneDrive and similar programs look like others. They are
-// reparse points, which Go takes to be something else than files.
+// reparse points, which Go does not treat as regular files.
 func PrepareProcess() {
 	const disguise = 1 // PHCM_DISGUISE_PLACEHOLDER
 	set := windows.NewLazySystemDLL("ntdll.dll").NewProc("RtlSetProcessPlaceholderCompatibilityMode")
@@ -99,5 +99,5 @@ func workingDir(int) string { return "" }
 
 func commandLine(int) (args, env []string) { return nil, nil }
 
-// ReadsKeys returns false: there is no tmux for Windows.
+// ReadsKeys returns false: Windows has no tmux.
 func ReadsKeys(string) bool { return false }

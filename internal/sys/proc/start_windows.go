@@ -113,7 +113,7 @@ func inheritable(stream any) (h windows.Handle, err error) {
 }
 
 // environmentBlock returns the variables as Windows expects them: in the order of their
-// names, whatever their case, and each with a zero at its end.
+// names in upper case, and each with a zero at its end.
 func environmentBlock(env []string) *uint16 {
 	name := func(variable string) string {
 		i := strings.IndexByte(variable[min(1, len(variable)):], '=') // a name may start with =

@@ -45,7 +45,7 @@ func TestAdvice(t *testing.T) {
 // The command for a file works in the user's shell, also if its path has a space.
 func TestRemoveCommandRemoves(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		t.Skip("on Windows it is no command")
+		t.Skip("on Windows it is not a command")
 	}
 	path := filepath.Join(t.TempDir(), "a b.json")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {

@@ -25,7 +25,7 @@ func OpenBrowser(url string) bool {
 	return true
 }
 
-// ErrNoBrowser reports that there is no browser on this machine's screen.
+// ErrNoBrowser reports that this machine's screen can show no browser.
 var ErrNoBrowser = errors.New("no browser is available")
 
 // browseTimeout is the time after which a command that opens a browser counts as

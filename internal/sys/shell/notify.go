@@ -13,7 +13,7 @@ import (
 const notifyTimeout = 5 * time.Second
 
 // Notify shows a notification on this machine's desktop: with notify-send, or with
-// osascript on macOS. It does nothing where there is no desktop or no such command, at the
+// osascript on macOS. It does nothing without a desktop or such a command, at the
 // other end of ssh, and on Windows.
 func Notify(ctx context.Context, title, text string) {
 	if os.Getenv("SSH_CONNECTION") != "" {

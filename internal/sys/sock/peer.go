@@ -22,7 +22,7 @@ func TrustedPeer(conn net.Conn, socket fs.FileInfo) bool {
 
 // PeerProcess returns the process of this user that has the other end of a TCP
 // connection on this machine, given the connection's address at this end and that of
-// the other end. It returns 0 if there is no such process here, for instance because it
+// the other end. It returns 0 if no such process is here, for instance because it
 // is in another container, and always unless [KnowsPeers]. It reads the file tables of
 // processes, which takes some milliseconds.
 func PeerProcess(local net.Addr, remote string) int {

@@ -34,7 +34,7 @@ func peerUser(here, there netip.AddrPort) (uid int, ok bool) {
 // A tcpSocket is a TCP socket that a process has open.
 type tcpSocket struct {
 	inode string
-	uid   int // of the process that made it
+	uid   int // the owner of the process that made it
 }
 
 // findSocket returns the socket with these addresses. It looks twice: the tables are no
@@ -91,7 +91,7 @@ func kernelAddr(text string) netip.AddrPort {
 	return netip.AddrPortFrom(addr.Unmap(), uint16(number))
 }
 
-// socketOwner returns the first of the user's processes that has a socket open, or 0.
+// socketOwner returns the first process of this user that has a socket open, or 0.
 func socketOwner(inode string) int {
 	link := fmt.Sprintf("socket:[%s]", inode)
 	processes, _ := filepath.Glob("/proc/[0-9]*")

@@ -27,7 +27,7 @@ func listenAs(t *testing.T, path string, uid int) net.Listener {
 	return l
 }
 
-// The process that listens counts, whoever owns the socket file.
+// The listening process counts, not the owner of the socket file.
 func TestTrustedPeer(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
@@ -149,7 +149,7 @@ func BenchmarkPeerUser(b *testing.B) {
 	local, remote := netip.MustParseAddrPort("127.0.0.1:8080"), netip.MustParseAddrPort("127.0.0.1:1")
 	for b.Loop() {
 		if _, ok := socketIn(text, local, remote); ok {
-			b.Fatal("there is no such socket")
+			b.Fatal("the socket is missing")
 		}
 	}
 }

@@ -67,7 +67,7 @@ func TestPeerProcess(t *testing.T) {
 			if !proc.Within(pid, os.Getpid()) || !proc.Within(pid, pid) || proc.Within(os.Getpid(), pid) {
 				t.Error("the ancestors are wrong")
 			}
-			// The same port, but nobody has it.
+			// The same port, but unused.
 			_, port, _ = net.SplitHostPort(conn.RemoteAddr().String())
 			if pid := PeerProcess(conn.LocalAddr(), net.JoinHostPort("127.0.0.9", port)); pid != 0 {
 				t.Errorf("a connection that does not exist has process %d", pid)

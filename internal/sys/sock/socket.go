@@ -45,7 +45,7 @@ func Listen(path string) (Listener, error) { return listenSocket(path) }
 func IsPipe(path string) bool { return isPipe(path) }
 
 // ListenPrivate listens where only the user can connect, at a new address: on a
-// unix socket in the directory of [disk.RuntimeDir], or on a named pipe on Windows. name is a
+// unix socket in the directory of [disk.RuntimeDir], or on a named pipe on Windows. name becomes
 // part of the address. scheme is "unix" or "pipe".
 func ListenPrivate(name string) (l net.Listener, scheme, address string, err error) {
 	return listenPrivate(name)
@@ -76,7 +76,7 @@ func IsSocket(path string) (bool, error) {
 
 // Dial connects to a socket of this user. It fails with [ErrForeign] if
 // another user may have put it there: the socket must belong to the user or to root, or
-// to the owner of a directory that nobody else can write, such as one that was mounted
+// to the owner of a directory that no other user can write, such as one that was mounted
 // into a container.
 func Dial(ctx context.Context, path string) (net.Conn, error) {
 	if IsPipe(path) {

@@ -47,7 +47,7 @@ func connect(t *testing.T, l net.Listener, path string) (client, server net.Conn
 	return client, server
 }
 
-// A socket carries bytes both ways, refuses connections once nobody listens, and can be
+// A socket carries bytes both ways, refuses connections once the listener has ended, and can be
 // left behind.
 func TestSocket(t *testing.T) {
 	path := filepath.Join(socketDir(t), "s")
@@ -88,7 +88,7 @@ func TestSocket(t *testing.T) {
 	l.SetUnlinkOnClose(false)
 	l.Close()
 	if _, err := Dial(t.Context(), path); !Refused(err) || !RefusesConnections(path) {
-		t.Errorf("a socket that nobody serves: %v", err)
+		t.Errorf("a socket without a listener: %v", err)
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
@@ -120,7 +120,7 @@ func TestIsSocket(t *testing.T) {
 	}
 	l.Close()
 	if is, err := IsSocket(path); !is || err != nil {
-		t.Errorf("a socket that nobody serves: %v, %v", is, err)
+		t.Errorf("a socket without a listener: %v, %v", is, err)
 	}
 	for name, text := range map[string]string{"text": "mine", "empty": "", "large": strings.Repeat("x", 1<<20)} {
 		path := filepath.Join(dir, name)

@@ -168,7 +168,7 @@ func dialSocket(ctx context.Context, path string) (net.Conn, error) {
 	}
 	conn, err := winio.DialPipeContext(ctx, name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("nobody listens on %s: %w", path, windows.WSAECONNREFUSED)
+		return nil, fmt.Errorf("no process listens on %s: %w", path, windows.WSAECONNREFUSED)
 	}
 	if err != nil {
 		return nil, err

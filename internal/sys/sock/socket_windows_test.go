@@ -18,7 +18,7 @@ import (
 func TestNamedPipe(t *testing.T) {
 	name := `\\.\pipe\pollux-test-` + rand.Text()
 	if _, err := Dial(t.Context(), name); !Refused(err) || !RefusesConnections(name) {
-		t.Errorf("a pipe that nobody serves: %v", err)
+		t.Errorf("a pipe without a listener: %v", err)
 	}
 	l, err := Listen(name)
 	if err != nil {
@@ -83,7 +83,7 @@ func TestPipeOfElevatedProcess(t *testing.T) {
 	defer server.Close()
 	pipe, ok := pipeHandle(client)
 	if !ok {
-		t.Fatal("the connection is no pipe")
+		t.Fatal("the connection is not a pipe")
 	}
 	sd, err := windows.GetSecurityInfo(pipe, windows.SE_KERNEL_OBJECT, windows.LABEL_SECURITY_INFORMATION)
 	if err != nil {

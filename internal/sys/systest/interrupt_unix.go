@@ -11,5 +11,5 @@ import (
 func OwnConsole(*exec.Cmd) {}
 
 // Interrupt does to a process what Ctrl-C does. On Windows the process was started with
-// [OwnConsole], and the program that calls Interrupt loses its own console.
+// [OwnConsole], and the caller's process loses its own console.
 func Interrupt(pid int) error { return syscall.Kill(pid, syscall.SIGINT) }

@@ -15,7 +15,7 @@ func OwnConsole(cmd *exec.Cmd) {
 }
 
 // Interrupt does to a process what Ctrl-C does. The process was started with [OwnConsole].
-// The program that calls Interrupt loses its own console.
+// The caller's process loses its own console.
 func Interrupt(pid int) error {
 	kernel := windows.NewLazySystemDLL("kernel32.dll")
 	// A process has one console at most. This fails without one.

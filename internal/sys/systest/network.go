@@ -14,7 +14,7 @@ type Network struct {
 	ended chan struct{}
 }
 
-// NewNetwork returns a network on which nobody has connected.
+// NewNetwork returns a network without connections.
 func NewNetwork() *Network {
 	n := &Network{conns: make(chan net.Conn), ended: make(chan struct{})}
 	n.close = sync.OnceFunc(func() { close(n.ended) })
@@ -37,7 +37,7 @@ func (n *Network) Close() error { n.close(); return nil }
 // Addr implements [net.Listener].
 func (n *Network) Addr() net.Addr { return &net.TCPAddr{} }
 
-// Dial connects to the server, whatever the address. It waits until the server accepts.
+// Dial connects to the server at any address. It waits until the server accepts.
 func (n *Network) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	mine, theirs := net.Pipe()
 	select {

@@ -16,7 +16,7 @@ type ExitCode int
 
 func (c ExitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
-// Main runs the tests, or one of the programs if [Program] started the binary. A program's
+// Main runs the tests, or a program if [Program] started the binary. A program's
 // error goes to its standard error, unless it is an [ExitCode].
 func Main(m *testing.M, programs map[string]func() error) {
 	name := os.Getenv(ProgramVar)
@@ -38,7 +38,7 @@ func Main(m *testing.M, programs map[string]func() error) {
 	os.Exit(0)
 }
 
-// Program returns the command of one of the programs of [Main].
+// Program returns the command of a program of [Main].
 func Program(t testing.TB, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()

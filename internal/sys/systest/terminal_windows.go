@@ -115,7 +115,7 @@ func startIn(console windows.Handle, all bool, argv []string) (process windows.H
 }
 
 // UseConsole makes the console that [InTerminal] has created the standard streams of this
-// process: Windows does so by itself, Wine does not.
+// process: Windows does so automatically, Wine does not.
 func UseConsole() {
 	streams := os.Getenv(envConsole)
 	if streams == "" {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The user of the process is that of its main thread. A test that changed the user of that
+// The process has the user of its main thread. A test that changed the user of that
 // thread made later tests wait forever for a process of their own user.
 func TestAsUserKeepsTheProcess(t *testing.T) {
 	for range 200 {
