@@ -17,8 +17,8 @@ func (c *Companion) Attached() int {
 func (c *Companion) Watches(path string) bool {
 	c.watch.mu.Lock()
 	defer c.watch.mu.Unlock()
-	_, known := c.watch.known[path]
-	return known
+	f := c.watch.files[path]
+	return f != nil && f.known != nil
 }
 
 // FirstShown waits for the surfaces' answers to a diff that has not ended.

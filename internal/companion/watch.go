@@ -23,10 +23,16 @@ type watcher struct {
 	cancel  context.CancelFunc
 	work    sync.WaitGroup
 
-	mu     sync.Mutex
-	on     bool
-	urgent map[string]time.Time // files that an agent is about to write, and until when that is likely
-	known  map[string]fileState
+	mu    sync.Mutex
+	on    bool
+	files map[string]*watched
+}
+
+// A watched is a file as the watcher knows it.
+type watched struct {
+	known  *fileState // the last state that counts; nil before the first look
+	next   *fileState // another state, seen once; nil without one
+	urgent time.Time  // until when an agent is likely to write the file
 }
 
 // A fileState identifies a state of a file.
@@ -60,8 +66,7 @@ func newWatcher(open func() []string, state func(path string) fileState, changed
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &watcher{
 		open: open, changed: changed, wake: outbox.NewSignal(), cancel: cancel,
-		states: prober[fileState]{ask: state},
-		urgent: make(map[string]time.Time), known: make(map[string]fileState),
+		states: prober[fileState]{ask: state}, files: make(map[string]*watched),
 	}
 	w.work.Go(func() { w.run(ctx) })
 	return w
@@ -82,12 +87,22 @@ func (w *watcher) look(on bool) {
 // is still reported.
 func (w *watcher) soon(path string, now fileState) {
 	w.mu.Lock()
-	w.urgent[path] = time.Now().Add(urgentTimeout)
-	if _, seen := w.known[path]; !seen {
-		w.known[path] = now
+	f := w.fileLocked(path)
+	f.urgent = time.Now().Add(urgentTimeout)
+	if f.known == nil {
+		f.known = &now
 	}
 	w.mu.Unlock()
 	w.wake.Set()
+}
+
+func (w *watcher) fileLocked(path string) *watched {
+	f := w.files[path]
+	if f == nil {
+		f = &watched{}
+		w.files[path] = f
+	}
+	return f
 }
 
 func (w *watcher) close() {
@@ -96,11 +111,14 @@ func (w *watcher) close() {
 }
 
 func (w *watcher) run(ctx context.Context) {
-	unsettled := make(map[string]fileState) // seen once as they are now
 	var looked time.Time
 	for {
+		hurry := false
 		w.mu.Lock()
-		on, hurry := w.on, len(w.urgent) > 0 || len(unsettled) > 0
+		on := w.on
+		for _, f := range w.files {
+			hurry = hurry || f.soon()
+		}
 		w.mu.Unlock()
 		var tick <-chan time.Time
 		switch {
@@ -120,70 +138,54 @@ func (w *watcher) run(ctx context.Context) {
 		if on && time.Since(looked) >= lookInterval {
 			open, looked = append([]string{}, w.open()...), time.Now()
 		}
-		for path, now := range w.step(open, unsettled) {
-			w.changed(path, now)
-		}
-	}
-}
-
-// step looks at the files once and returns those that have changed, with their states. A
-// file has changed when it looks the same twice and differs from what it was: a reader in
-// the middle of a write would get half of it.
-func (w *watcher) step(open []string, unsettled map[string]fileState) map[string]fileState {
-	changed := make(map[string]fileState)
-	states := make(map[string]fileState)
-	left := newBudget()
-	for path := range w.due(open, unsettled) {
-		if state, ok := w.states.get(path, left); ok {
-			states[path] = state
-		}
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for p, state := range states {
-		was, seen := w.known[p]
-		before, waits := unsettled[p]
-		switch {
-		case !seen:
-			w.known[p] = state
-		case state == was:
-			delete(unsettled, p)
-		case waits && before == state:
-			delete(unsettled, p)
-			w.known[p] = state
-			changed[p] = state
-		default:
-			unsettled[p] = state
-		}
-	}
-	return changed
-}
-
-// due returns the paths to look at now. If open is not nil, it forgets those that were closed.
-func (w *watcher) due(open []string, unsettled map[string]fileState) map[string]bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	paths := make(map[string]bool)
-	for _, p := range open {
-		paths[p] = true
-	}
-	if open != nil {
-		for p := range w.known {
-			if _, urgent := w.urgent[p]; !paths[p] && !urgent {
-				delete(w.known, p)
-				delete(unsettled, p)
+		left := newBudget()
+		for _, path := range w.due(open) {
+			if now, ok := w.states.get(path, left); ok && w.sees(path, now) {
+				w.changed(path, now)
 			}
 		}
 	}
-	now := time.Now()
-	for p, until := range w.urgent {
-		paths[p] = true
-		if now.After(until) {
-			delete(w.urgent, p)
+}
+
+// soon reports whether the file is looked at often.
+func (f *watched) soon() bool { return f.next != nil || time.Now().Before(f.urgent) }
+
+// due returns the files to look at now. If open is not nil, it forgets those that were closed.
+func (w *watcher) due(open []string) (paths []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	isOpen := make(map[string]bool)
+	for _, path := range open {
+		isOpen[path] = true
+		w.fileLocked(path)
+	}
+	for path, f := range w.files {
+		switch {
+		case isOpen[path] || f.soon():
+			paths = append(paths, path)
+		case open != nil:
+			delete(w.files, path)
 		}
 	}
-	for p := range unsettled {
-		paths[p] = true
-	}
 	return paths
+}
+
+// sees notes the state of a file, and reports whether the file has changed: it looks the same
+// twice and differs from what it was. A reader in the middle of a write would get half of it.
+func (w *watcher) sees(path string, now fileState) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f := w.fileLocked(path)
+	switch {
+	case f.known == nil:
+		f.known = &now
+	case now == *f.known:
+		f.next = nil
+	case f.next != nil && now == *f.next:
+		f.known, f.next = &now, nil
+		return true
+	default:
+		f.next = &now
+	}
+	return false
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"syscall"
 	"time"
 )
 
@@ -16,10 +15,10 @@ func lockDir(ctx context.Context, dir string) (unlock func(), err error) {
 		return nil, err
 	}
 	for {
-		switch err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
+		switch err := lock(f, false); {
 		case err == nil:
 			return func() { f.Close() }, nil
-		case !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR):
+		case !errors.Is(err, errLocked):
 			f.Close()
 			return nil, err
 		}
