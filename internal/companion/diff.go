@@ -237,29 +237,9 @@ func (c *Companion) Propose(ctx context.Context, s Session, p Proposal) error {
 	if !ok {
 		return fmt.Errorf("the path %q is not a plain absolute path: pass one without ..", p.Path)
 	}
-	t, err := newTarget(path, c.Roots())
-	name, version := s.Client()
-	d := &diff{
-		id: journal.NewID(), companion: c, session: s, client: strings.TrimSpace(cmp.Or(name, "the agent") + " " + version),
-		proposal: p, target: t,
-		opened: time.Now(), ended: make(chan struct{}), hurry: outbox.NewSignal(), state: journal.Open, content: p.Text,
-	}
-	if err == nil {
-		d.base, err = t.read()
-		d.original = s.Shown(d.base.text, p.Text)
-	}
-	switch {
-	case err != nil:
-		d.notice = err.Error()
-	case len(p.Text) > maxFile:
-		d.notice = fmt.Sprintf("the proposal is larger than %d MiB", maxFile>>20)
-	case p.Binary != "":
-		d.notice = p.Binary
-		d.content = "" // so that the agent uses its own
-	}
+	d := c.newDiff(s, p, path)
 
-	// Registered before the journal has it, so that a Withdraw that follows at
-	// once finds it.
+	// Registered before the journal has it, so that an immediate Withdraw finds it.
 	c.mu.Lock()
 	if c.closing {
 		c.mu.Unlock()
@@ -305,6 +285,7 @@ func (c *Companion) Propose(ctx context.Context, s Session, p Proposal) error {
 	}
 	shown := make(chan error, 1)
 	c.background(func() { shown <- c.firstShown(d, acks) })
+	var err error
 	select {
 	case err = <-shown:
 	case <-time.After(openTimeout):
@@ -331,6 +312,32 @@ func (c *Companion) Propose(ctx context.Context, s Session, p Proposal) error {
 	return err
 }
 
+// newDiff returns a diff for a proposal, with a notice if it cannot be displayed. path is the
+// clean path.
+func (c *Companion) newDiff(s Session, p Proposal, path string) *diff {
+	t, err := newTarget(path, c.Roots())
+	name, version := s.Client()
+	d := &diff{
+		id: journal.NewID(), companion: c, session: s, client: strings.TrimSpace(cmp.Or(name, "the agent") + " " + version),
+		proposal: p, target: t,
+		opened: time.Now(), ended: make(chan struct{}), hurry: outbox.NewSignal(), state: journal.Open, content: p.Text,
+	}
+	if err == nil {
+		d.base, err = t.read()
+		d.original = s.Shown(d.base.text, p.Text)
+	}
+	switch {
+	case err != nil:
+		d.notice = err.Error()
+	case len(p.Text) > maxFile:
+		d.notice = fmt.Sprintf("the proposal is larger than %d MiB", maxFile>>20)
+	case p.Binary != "":
+		d.notice = p.Binary
+		d.content = "" // so that the agent uses its own
+	}
+	return d
+}
+
 // noticeMessage returns a message that the diff cannot be displayed.
 func (d *diff) noticeMessage() editor.Message {
 	return editor.Message{Level: "warning", Diff: d.id, Text: fmt.Sprintf(
@@ -349,8 +356,13 @@ func (d *diff) path() string {
 // There is at most one, since a second supersedes the first.
 func (c *Companion) openLocked(s Session, path string) *diff {
 	path, _ = cleanPath(path)
+	return c.anyLocked(func(d *diff) bool { return d.session == s && d.path() == path && d.state == journal.Open })
+}
+
+// anyLocked returns a diff that matches, or nil.
+func (c *Companion) anyLocked(match func(*diff) bool) *diff {
 	for _, d := range c.diffs {
-		if d.session == s && d.path() == path && d.state == journal.Open {
+		if match(d) {
 			return d
 		}
 	}

@@ -438,10 +438,7 @@ func (o *outside) announce() {
 func (c *Companion) expects(path string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, d := range c.diffs {
-		if d.viewer == nil && d.path() == path && d.state != journal.Orphaned {
-			return true
-		}
-	}
-	return false
+	return c.anyLocked(func(d *diff) bool {
+		return d.viewer == nil && d.path() == path && d.state != journal.Orphaned
+	}) != nil
 }

@@ -229,7 +229,7 @@ func commandsOf(kinds []AgentKind) string {
 // paste brings a prompt to an agent's terminal: the client pastes it into its own, and
 // the companion into a tmux pane.
 func (c *Companion) paste(ctx context.Context, p editor.SendParams, to *recipient) (editor.SendResult, error) {
-	if name := c.undecided(to.session); name != "" {
+	if name := c.undecided(to.session); name != "" { // a paste in the terminal could be taken for the answer
 		return editor.SendResult{}, fmt.Errorf("%s waits for your answer about %s: accept or reject that change first",
 			to.name, name)
 	}
@@ -258,17 +258,16 @@ func (c *Companion) paste(ctx context.Context, p editor.SendParams, to *recipien
 	return editor.SendResult{Status: editor.SentPane, Agent: to.name, Pane: pane.Name()}, nil
 }
 
-// undecided returns the name of the file whose change the agent asks about in its
-// terminal, where a paste could be taken for the answer; "" if it asks about no change.
+// undecided returns the name of a file whose change waits for the user's decision; "" if the
+// agent waits for none.
 func (c *Companion) undecided(s Session) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, d := range c.diffs {
-		if s != nil && d.session == s && d.state == journal.Open {
-			return filepath.Base(d.path())
-		}
+	d := c.anyLocked(func(d *diff) bool { return s != nil && d.session == s && d.state == journal.Open })
+	if d == nil {
+		return ""
 	}
-	return ""
+	return filepath.Base(d.path())
 }
 
 // sendUnconnected pastes a prompt into the tmux pane of an agent that is not connected,

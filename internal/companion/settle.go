@@ -127,7 +127,7 @@ func (c *Companion) unwritten(d *diff, last look, since fileState, gone bool) {
 		err = errors.New("its agent ended before it received that")
 	case last.seen != since:
 		err = errors.New("something else was written")
-	case c.waitsFor(d.session):
+	case c.undecided(d.session) != "":
 		err = fmt.Errorf("%s has not written it (it may wait for your answer to its other changes)", d.agent)
 	}
 	c.log.Info("an accepted change was not written", "err", err)
@@ -182,16 +182,4 @@ func (d *diff) notWritten() error {
 		err = fmt.Errorf("%w (%s)", err, why)
 	}
 	return err
-}
-
-// waitsFor reports whether an agent waits for a decision.
-func (c *Companion) waitsFor(s Session) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, d := range c.diffs {
-		if d.session == s && d.state == journal.Open {
-			return true
-		}
-	}
-	return false
 }
