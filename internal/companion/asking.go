@@ -13,7 +13,7 @@ type asking struct {
 	// disproved is the value of silent when the agent asked nevertheless: its user has
 	// changed the mode since it started.
 	disproved string
-	// looked is set once silent is known, and asked once the agent has asked.
+	// looked means that silent is known, and asked that the agent has asked.
 	looked, asked bool
 }
 

@@ -12,9 +12,9 @@ import (
 // diff. Gemini CLI takes some 10 ms.
 const observeDelay = 3 * time.Second
 
-// observe writes to the journal how a change ended that the agent has closed: the agent
-// does not report it, but the file shows it. The agent writes text after a yes, or, if it does
-// not take the user's edits from there, its own text: then observe offers to write theirs.
+// observe writes to the journal how a change ended after its agent closed the diff. The agent
+// does not report that, but the file shows it: after a yes, the agent writes text. An agent that
+// does not read the user's edits writes its own text; then observe offers to write the edits.
 func (c *Companion) observe(d *diff, text string, unwritten journal.Ending) {
 	delay := time.NewTimer(observeDelay)
 	defer delay.Stop()

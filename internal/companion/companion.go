@@ -107,7 +107,7 @@ type Companion struct {
 }
 
 // New returns a companion. The caller connects it to agents and editors, and
-// ends it with [Companion.Stop], then [Companion.Wait].
+// ends it with [Companion.Stop] and then [Companion.Wait].
 func New(cfg Config) (*Companion, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -191,7 +191,7 @@ func (c *Companion) Stop() {
 	}
 }
 
-// Wait waits for all that the companion has started. Call it after
+// Wait waits for everything that the companion has started. Call it after
 // [Companion.Stop], when no session and no client is left.
 func (c *Companion) Wait() {
 	c.cancel(errStopped)

@@ -76,8 +76,8 @@ func newOutside(c *Companion) *outside {
 	}
 }
 
-// look turns the watching on or off. When it turns on, files are expected to be as they are
-// now, except for those that are listed.
+// look turns the watching on or off. When it turns on, later changes count, and those that are
+// listed already.
 func (o *outside) look(on bool) {
 	if !o.c.cfg.Outside {
 		return
@@ -129,7 +129,7 @@ func (o *outside) run(ctx context.Context) {
 	}
 }
 
-// forget drops what is known about all files but the listed ones.
+// forget drops all that is known about files that are not listed.
 func (o *outside) forget() {
 	o.rounds.Lock()
 	defer o.rounds.Unlock()
@@ -229,7 +229,7 @@ func (o *outside) learnOpen() {
 	}
 }
 
-// compare finds out whether a file that is in a state has changed.
+// compare finds out whether a file has changed, given its present state.
 func (o *outside) compare(path string, state fileState, roots []string) {
 	o.mu.Lock()
 	f := o.files[path]
@@ -267,7 +267,7 @@ func (o *outside) compare(path string, state fileState, roots []string) {
 	}
 }
 
-// learn takes a file as it is now for its earlier state.
+// learn makes the present state of a file the one that later states are compared with.
 func (o *outside) learn(path string, roots []string) {
 	if !o.concerns(path, roots) {
 		o.mu.Lock()
@@ -320,7 +320,8 @@ func readOutside(path string, roots []string) (*outsideFile, bool) {
 	return f, true
 }
 
-// account takes a file as it is now for what the user knows: Pollux or an editor wrote it.
+// account does the same for a file that Pollux or an editor has written, and takes it off
+// the list: the user knows that change.
 func (o *outside) account(path string) {
 	path, ok := cleanPath(path)
 	if !ok || !o.c.cfg.Outside {
@@ -351,15 +352,15 @@ func (o *outside) account(path string) {
 	}
 }
 
-// hold expects an agent to write a file soon, as the user wants.
+// hold allows an agent to write a file soon: the user wants that change.
 func (o *outside) hold(path string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.held[path] = time.Now().Add(observeDelay + outsideInterval)
 }
 
-// dismiss takes a file off the list, or all files if path is empty. The file is expected to
-// be as it was seen last.
+// dismiss takes a file off the list, or all files if path is empty. Their present state is
+// the one that later states are compared with.
 func (o *outside) dismiss(path string) {
 	o.mu.Lock()
 	var listed []string
@@ -377,7 +378,7 @@ func (o *outside) dismiss(path string) {
 	}
 }
 
-// seen takes a file off the list whose user has seen it as it was then.
+// seen takes a file off the list. The user has seen its state of then; later changes are listed.
 func (o *outside) seen(path string, then file) {
 	o.mu.Lock()
 	o.setLocked(path, &outsideFile{

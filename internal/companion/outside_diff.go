@@ -9,7 +9,7 @@ import (
 	"pollux/internal/editor"
 )
 
-// outsideAgent stands in a diff for the agent.
+// outsideAgent takes the place of an agent's name.
 const outsideAgent = "changed outside Pollux"
 
 // openOutside shows a client a listed change as a diff from the earlier text to the present

@@ -27,9 +27,9 @@ type gitRoot struct {
 	filters []string        // options that turn off the filters of the repository
 }
 
-// askGit asks git which files of a root have changed, if it is time. Those of the first
-// answer are learned as they are, the others had the text that git has. An urgent question
-// does not wait for its time.
+// askGit asks git which files in a root have changed, if the time has come or the question is
+// urgent. The files in the first answer had changed before, so their present state is the
+// earlier one. For files in later answers, the earlier state is git's.
 func (o *outside) askGit(ctx context.Context, root string, urgent bool) {
 	g, first := o.git[root], false
 	if g == nil {

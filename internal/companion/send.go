@@ -43,7 +43,7 @@ type AgentKind struct {
 	InputLine inputline.Finder
 }
 
-// A Pane is a tmux pane in whose foreground an agent runs.
+// A Pane is a tmux pane with an agent in the foreground.
 type Pane interface {
 	// Name returns what tmux calls the pane, such as "%3".
 	Name() string
@@ -53,7 +53,7 @@ type Pane interface {
 	Command() string
 	// Paste pastes the prompt, and presses Enter if the prompt asks for it. It pastes nothing
 	// unless the agent shows its input line, which must be empty or hold left. It returns
-	// what the line then holds.
+	// the line's new content.
 	Paste(ctx context.Context, p editor.Prompt, find inputline.Finder, left string) (string, error)
 	// Mention calls send if the agent shows its input line, and waits until the line shows
 	// what it receives in that way. It returns what the line then holds, or "" if that is

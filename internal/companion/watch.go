@@ -12,7 +12,7 @@ import (
 )
 
 // A watcher notices when another program writes files that the editors have
-// open, such as an agent whose change was accepted or that no longer asks. It
+// open, such as an agent that writes an accepted change or does not ask. It
 // polls, which works on every file system. While no agent is connected it does
 // nothing. It holds no lock while it looks at a file.
 type watcher struct {

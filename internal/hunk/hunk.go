@@ -62,9 +62,6 @@ func At(hunks []Hunk, line int) (Hunk, bool) {
 // OldText returns the hunk's lines in the old text.
 func (h Hunk) OldText(oldText string) string { return Text(oldText, h.Old, h.OldLines) }
 
-// NewText returns the hunk's lines in the new text.
-func (h Hunk) NewText(newText string) string { return Text(newText, h.New, h.NewLines) }
-
 // Text returns count lines of a text, with their line feeds.
 func Text(text string, line, count int) string {
 	from := offset(text, line)

@@ -96,7 +96,7 @@ func FuzzReplace(f *testing.F) {
 			t.Errorf("%q became %q, want %q", newText, got, oldText)
 		}
 		for i, h := range hunks {
-			if h.OldText(oldText) == h.NewText(newText) || i > 0 && h.New <= hunks[i-1].New+hunks[i-1].NewLines {
+			if h.OldText(oldText) == Text(newText, h.New, h.NewLines) || i > 0 && h.New <= hunks[i-1].New+hunks[i-1].NewLines {
 				t.Errorf("hunk %d of %v says nothing, or touches the one before", i, hunks)
 			}
 		}

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Leftovers is a rule that finds what killed processes left behind in a
-// directory, by name, type and state. It considers only what belongs to the user
-// and has the type. It follows no symbolic link.
+// Leftovers is a rule that finds files or directories that killed processes left in a
+// directory, by name, type and state. They must belong to the user and have the type.
+// Symbolic links are not followed.
 //
 // Several containers can share a directory, and a PID is valid in one container
 // only. So prefer a lock or a connection, and combine a PID with an age.

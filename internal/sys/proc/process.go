@@ -67,8 +67,8 @@ func Alive(pid int) bool { return pid > 0 && alive(pid) }
 // a process that has ended and whose parent has not noticed; only Linux and macOS can tell.
 func Ended(pid int) bool { return pid <= 0 || ended(pid) }
 
-// InUse returns a function that reports whether a running process uses what has a name. pid
-// returns the PID in the name, or 0 if it has none: then the function reports true.
+// InUse returns a function that reports whether a running process uses the file with a name.
+// pid returns the PID in the name. If it is 0, the function reports true.
 func InUse(pid func(name string) int) func(name string) bool {
 	return func(name string) bool {
 		n := pid(name)
