@@ -36,7 +36,7 @@ func (c *Companion) observe(d *diff, text string, unwritten journal.Ending) {
 		c.setUnwritten(d, true)
 		late := d.light()
 		late.base = now // "Write the file" replaces the agent's text
-		c.misses(late, look{d.target, now.state, true}, fmt.Sprintf("%s was accepted in the terminal of %s, which wrote its own text, without your edits. "+
+		c.misses(late, look{}, fmt.Sprintf("%s was accepted in the terminal of %s, which wrote its own text, without your edits. "+
 			"To write yours: pollux journal restore %s", filepath.Base(d.path()), d.agent, d.id))
 	case now.version != d.base.version:
 		return

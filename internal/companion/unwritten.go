@@ -14,7 +14,7 @@ import (
 type missing struct {
 	*diff
 	look    look      // for a late write
-	until   time.Time // when to stop looking
+	until   time.Time // when to stop looking; zero to not look
 	warning editor.Message
 }
 
@@ -35,8 +35,11 @@ func (c *Companion) misses(d *diff, last look, warning string) {
 	light := d.light()
 	light.proposal.Text, light.base.text = "", ""
 	m := &missing{
-		diff: light, look: last, until: time.Now().Add(lateWrittenTimeout),
+		diff: light, look: last,
 		warning: editor.Message{Level: "warning", Text: warning, Diff: d.id, Unwritten: true},
+	}
+	if d.entry.has(d.content) { // otherwise a late write cannot be told from another one
+		m.until = time.Now().Add(lateWrittenTimeout)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
