@@ -111,6 +111,7 @@ type Conn struct {
 	stream Stream
 	handle HandlerFunc
 	ended  chan struct{}
+	read   chan struct{} // closed when the handler is called no more
 	cancel context.CancelFunc
 
 	mu      sync.Mutex
@@ -132,8 +133,8 @@ type Stream interface {
 // NewConn returns a connection that ends with ctx.
 func NewConn(ctx context.Context, s Stream, handle HandlerFunc) *Conn {
 	ctx, cancel := context.WithCancel(ctx)
-	c := &Conn{stream: s, handle: handle, ended: make(chan struct{}), cancel: cancel, pending: make(map[ID]*Call)}
-	go c.read(ctx)
+	c := &Conn{stream: s, handle: handle, ended: make(chan struct{}), read: make(chan struct{}), cancel: cancel, pending: make(map[ID]*Call)}
+	go c.receive(ctx)
 	go func() {
 		<-ctx.Done()
 		c.Close()
@@ -141,7 +142,8 @@ func NewConn(ctx context.Context, s Stream, handle HandlerFunc) *Conn {
 	return c
 }
 
-func (c *Conn) read(ctx context.Context) {
+func (c *Conn) receive(ctx context.Context) {
+	defer close(c.read)
 	defer c.Close()
 	for {
 		m, err := c.stream.ReadMessage()
@@ -182,6 +184,9 @@ func (c *Conn) Close() error {
 
 // DisconnectNotify returns a channel that is closed when the connection has ended.
 func (c *Conn) DisconnectNotify() <-chan struct{} { return c.ended }
+
+// Wait waits until the connection has ended and its handler has returned.
+func (c *Conn) Wait() { <-c.read }
 
 // A Call is a request that waits for its answer.
 type Call struct{ answer chan Message }

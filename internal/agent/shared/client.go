@@ -101,6 +101,10 @@ type Client struct {
 
 // NewClient returns a runner that asks a pool. It does not connect yet.
 func NewClient(cfg Config) *Client {
+	same := func(path string) (string, bool) { return path, true }
+	if cfg.There == nil {
+		cfg.There, cfg.Here = same, same
+	}
 	c := &Client{cfg: cfg, log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)), connecting: make(chan struct{}, 1)}
 	c.connecting <- struct{}{}
 	c.ctx, c.end = context.WithCancelCause(context.Background())
@@ -116,11 +120,12 @@ func (c *Client) Close() error {
 	c.end(agent.ErrClosed)
 	c.asking.Wait()
 	c.disconnect()
-	c.calls.Wait()
+	var err error
 	if local := c.localRunner(); local != nil {
-		return local.Close()
+		err = local.Close()
 	}
-	return nil
+	c.calls.Wait()
+	return err
 }
 
 // enter adds a method to those that Close waits for. It reports false if the client is closed.
@@ -136,49 +141,77 @@ func (c *Client) enter() bool {
 
 // Run implements [agent.Runner].
 func (c *Client) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
-	if req.Released == nil {
-		req.Released = func() {}
+	released := req.Released
+	if released == nil {
+		released = func() {}
 	}
 	if !c.enter() {
-		req.Released()
+		released()
 		return agent.Result{}, agent.ErrClosed
 	}
 	defer c.asking.Done()
+	result, over, err := c.run(ctx, req, emit)
+	if over == nil {
+		released()
+		return result, err
+	}
+	c.calls.Go(func() {
+		<-over
+		released()
+	})
+	return result, err
+}
+
+// run is [Client.Run]. If over is not nil, it is closed when no process works on the request any
+// more.
+func (c *Client) run(ctx context.Context, req agent.Request, emit func(agent.Event)) (result agent.Result, over <-chan struct{}, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(c.ctx, func() { cancel(agent.ErrClosed) })()
 	there := req
 	var ok bool
-	if there.Dir, ok = c.there(req.Dir); !ok {
-		req.Released()
-		return agent.Result{}, fmt.Errorf("%s is in no --map: add --map %s=THERE, with its name where the pool runs", req.Dir, req.Dir)
+	if there.Dir, ok = c.cfg.There(req.Dir); !ok {
+		return result, nil, fmt.Errorf("%s is in no --map: add --map %s=THERE, with its name where the pool runs", req.Dir, req.Dir)
 	}
-	var err error
-	for range maxAttempts {
-		var conn *clientConn
-		if conn, err = c.connect(ctx); err == nil {
-			var result agent.Result
-			if result, err = conn.follow(ctx, there, emit); !errors.Is(err, errLost) {
-				return result, err
-			}
-			c.log.Info("the pool ended during a request: trying again", "error", err)
-		} else if !Ended(err) || ctx.Err() != nil {
-			break
+	err = c.try(ctx, func(conn *clientConn) error {
+		var lost error
+		if result, over, lost = conn.follow(ctx, there, emit); errors.Is(lost, errLost) {
+			over = nil
+			c.log.Info("the pool ended during a request: trying again", "error", lost)
 		}
-	}
-	if ctx.Err() != nil {
-		req.Released()
-		return agent.Result{}, context.Cause(ctx)
+		return lost
+	})
+	if over != nil || ctx.Err() != nil {
+		return result, over, err
 	}
 	if errors.Is(err, errLost) {
 		err = fmt.Errorf("%w %d times before the answer: try again", errLost, maxAttempts)
 	}
 	local, err := c.openLocal(err)
 	if err != nil {
-		req.Released()
-		return agent.Result{}, err
+		return result, nil, err
 	}
-	return local.Run(ctx, req, emit)
+	done := make(chan struct{})
+	req.Released = func() { close(done) }
+	result, err = local.Run(ctx, req, emit)
+	return result, done, err
+}
+
+// try calls f with a connection, and again with the next one if that ends.
+func (c *Client) try(ctx context.Context, f func(*clientConn) error) (err error) {
+	for range maxAttempts {
+		var conn *clientConn
+		if conn, err = c.connect(ctx); err == nil {
+			err = f(conn)
+		}
+		if lost := errors.Is(err, errLost) || errors.Is(err, jsonrpc.ErrClosed) || Ended(err); !lost || ctx.Err() != nil {
+			break
+		}
+	}
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
 }
 
 // openLocal returns the local runner. why is the reason that the pool is not used.
@@ -207,20 +240,6 @@ func (c *Client) localRunner() agent.Runner {
 	c.localMu.Lock()
 	defer c.localMu.Unlock()
 	return c.local
-}
-
-func (c *Client) there(path string) (string, bool) {
-	if c.cfg.There == nil {
-		return path, true
-	}
-	return c.cfg.There(path)
-}
-
-func (c *Client) here(path string) (string, bool) {
-	if c.cfg.Here == nil {
-		return path, true
-	}
-	return c.cfg.Here(path)
 }
 
 // current returns the connection, or nil.
@@ -286,10 +305,8 @@ func (c *Client) open(ctx context.Context) (*clientConn, error) {
 		return nil, errNoWall
 	}
 	conn := &clientConn{client: c, pool: w.PID, link: l, requests: make(map[int]*request)}
-	start := make(chan struct{})
-	conn.rpc = newConn(c.connected, l, start, conn.receive)
-	close(start)
-	c.calls.Go(func() { <-l.ended })
+	conn.rpc = jsonrpc.NewConn(c.connected, l.messages(), conn.receive)
+	c.calls.Go(conn.rpc.Wait)
 	return conn, nil
 }
 
@@ -328,26 +345,14 @@ func greet(ctx context.Context, rwc io.ReadWriteCloser, hello *Hello) (*link, We
 }
 
 // call asks the pool for something other than a request.
-func (c *Client) call(ctx context.Context, limit time.Duration, method string, params, result any) (err error) {
+func (c *Client) call(ctx context.Context, limit time.Duration, method string, params, result any) error {
 	if !c.enter() {
 		return agent.ErrClosed
 	}
 	defer c.asking.Done()
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New("it does not answer"))
 	defer cancel()
-	for range maxAttempts {
-		var conn *clientConn
-		if conn, err = c.connect(ctx); err == nil {
-			err = conn.rpc.Call(ctx, method, params, result)
-		}
-		if !Ended(err) && !errors.Is(err, jsonrpc.ErrClosed) {
-			break
-		}
-	}
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	return err
+	return c.try(ctx, func(conn *clientConn) error { return conn.rpc.Call(ctx, method, params, result) })
 }
 
 // Check implements [agent.Runner].
@@ -364,7 +369,7 @@ func (c *Client) Check(ctx context.Context, from agent.Source) (agent.Program, e
 
 // Ahead implements [agent.Runner].
 func (c *Client) Ahead(from agent.Source, dir string) {
-	dir, ok := c.there(dir)
+	dir, ok := c.cfg.There(dir)
 	if !ok || !c.enter() {
 		return
 	}

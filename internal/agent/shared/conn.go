@@ -96,12 +96,11 @@ func (c *clientConn) watch(r *request) {
 	}
 }
 
-// follow sends a request and emits its events. If the connection ends before the answer,
-// the error is errLost, and the request is not released.
-func (c *clientConn) follow(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
+// follow sends a request and emits its events. over is closed when the pool no longer works on
+// the request. If the connection ends before the answer, the error is errLost.
+func (c *clientConn) follow(ctx context.Context, req agent.Request, emit func(agent.Event)) (result agent.Result, over <-chan struct{}, err error) {
 	if ctx.Err() != nil {
-		req.Released()
-		return agent.Result{}, context.Cause(ctx)
+		return result, nil, context.Cause(ctx)
 	}
 	began := time.Now()
 	queued := time.Duration(0)
@@ -123,14 +122,14 @@ func (c *clientConn) follow(ctx context.Context, req agent.Request, emit func(ag
 		}
 		return nil
 	}
-	over := false
+	ended := false
 	cancelled := ctx.Done()
 	var partial <-chan time.Time
 	for {
 		select {
 		case <-r.news.Ready():
 		case <-r.over:
-			over = true
+			ended = true
 		case <-cancelled:
 			cancelled = nil
 			partial = time.After(partialTimeout)
@@ -139,32 +138,21 @@ func (c *clientConn) follow(ctx context.Context, req agent.Request, emit func(ag
 				c.rpc.Notify(context.Background(), methodCancel, requestID{id})
 			})
 		case <-partial:
-			c.release(r)
 			if queued == 0 {
 				queued = time.Since(began)
 			}
-			return agent.Result{Queued: queued}, context.Cause(ctx)
+			return agent.Result{Queued: queued}, r.over, context.Cause(ctx)
 		}
 		o := flush()
 		switch {
 		case o != nil && ctx.Err() != nil:
-			c.release(r)
-			return o.Result, context.Cause(ctx)
+			return o.Result, r.over, context.Cause(ctx)
 		case o != nil:
-			c.release(r)
-			return o.Result, o.err()
-		case over:
-			return agent.Result{}, c.unanswered(ctx, r)
+			return o.Result, r.over, o.err()
+		case ended:
+			return result, r.over, c.unanswered(ctx, r)
 		}
 	}
-}
-
-// release releases a request once the pool no longer works on it.
-func (c *clientConn) release(r *request) {
-	c.client.calls.Go(func() {
-		<-r.over
-		r.Released()
-	})
 }
 
 // unanswered returns the error of a request whose call has ended without an outcome.
@@ -172,7 +160,6 @@ func (c *clientConn) unanswered(ctx context.Context, r *request) error {
 	refused, ok := errors.AsType[*jsonrpc.Error](r.err)
 	switch {
 	case ctx.Err() != nil:
-		r.Released()
 		return context.Cause(ctx)
 	case !ok:
 		c.rpc.Close()
@@ -183,7 +170,6 @@ func (c *clientConn) unanswered(ctx context.Context, r *request) error {
 		c.mu.Unlock()
 		return errLost
 	}
-	r.Released()
 	return errors.New(refused.Message)
 }
 
@@ -200,7 +186,7 @@ func (c *clientConn) lookup(id int) *request {
 }
 
 // receive handles a message of the pool. It must not block.
-func (c *clientConn) receive(ctx context.Context, req *jsonrpc.Request) {
+func (c *clientConn) receive(ctx context.Context, rpc *jsonrpc.Conn, req *jsonrpc.Request) {
 	switch req.Method {
 	case methodEvent:
 		p, err := params[eventParams](req)
@@ -219,12 +205,12 @@ func (c *clientConn) receive(ctx context.Context, req *jsonrpc.Request) {
 			if err == nil {
 				text, err = c.file(p)
 			}
-			c.rpc.Answer(ctx, req.ID, text, err)
+			rpc.Answer(ctx, req.ID, text, err)
 		})
 	default:
 		if !req.Notif {
 			c.client.calls.Go(func() {
-				c.rpc.ReplyWithError(ctx, req.ID, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "no such method"})
+				rpc.ReplyWithError(ctx, req.ID, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "no such method"})
 			})
 		}
 	}
@@ -250,7 +236,7 @@ func (c *clientConn) file(p fileParams) (text string, err error) {
 	r.mu.Lock()
 	files, attempt := r.files, r.attempt
 	r.mu.Unlock()
-	path, ok := c.client.here(p.Path)
+	path, ok := c.client.cfg.Here(p.Path)
 	switch {
 	case files == nil || attempt != p.Attempt:
 		return "", errNoFiles

@@ -285,12 +285,15 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) {
 		s.conns[c] = true
 		s.mu.Unlock()
 	}
-	start := make(chan struct{})
-	c.rpc = newConn(ctx, l, start, c.dispatch)
-	close(start)
+	ready := make(chan struct{})
+	c.rpc = jsonrpc.NewConn(ctx, l.messages(), func(ctx context.Context, _ *jsonrpc.Conn, req *jsonrpc.Request) {
+		<-ready
+		c.dispatch(ctx, req)
+	})
+	close(ready)
 	<-c.rpc.DisconnectNotify()
 	cancel()
-	<-l.ended
+	c.rpc.Wait()
 	c.work.Wait()
 	s.drop(func(_ string, t conversation) bool { return t.owner == c })
 	s.mu.Lock()

@@ -436,7 +436,7 @@ func TestPoolWithoutTheWall(t *testing.T) {
 				return farEnd(func(l *link) {
 					l.w.Encode(Welcome{Name: welcomeName, Protocol: Protocol, Walled: walled})
 					if walled {
-						req, _ := l.ReadMessage()
+						req, _ := l.messages().ReadMessage()
 						l.w.Encode(map[string]any{"id": req.ID, "error": map[string]any{"message": "the pool was asked"}})
 					}
 				}), nil
@@ -781,7 +781,7 @@ func TestSlowAnswerIsNoSilence(t *testing.T) {
 					var h Hello
 					l.greeting(&h)
 					l.w.Encode(Welcome{Name: welcomeName, Protocol: Protocol})
-					req, _ := l.ReadMessage()
+					req, _ := l.messages().ReadMessage()
 					line := `{"jsonrpc":"2.0","method":"event","params":{"id":1,"outcome":{"result":{"Answer":"slow"}}}}` + "\n"
 					for piece := range slices.Chunk([]byte(line), 10) {
 						time.Sleep(silenceTimeout / 2)

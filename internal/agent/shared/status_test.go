@@ -194,7 +194,7 @@ func TestCommandsReachOtherVersions(t *testing.T) {
 				t.Errorf("the command says %+v, %v", h, err)
 			}
 			link.w.Encode(Welcome{Name: welcomeName, Protocol: version, Version: "other"})
-			req, err := link.ReadMessage()
+			req, err := link.messages().ReadMessage()
 			if err != nil || *req.Method != "status" {
 				t.Errorf("the command calls %+v, %v", req, err)
 			}

@@ -1,7 +1,6 @@
 package shared
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"net"
 	"reflect"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -252,14 +250,12 @@ type Session struct {
 	Conversations int `json:"conversations"`
 }
 
-// A link is a connection with one message per line, and a [jsonrpc.Stream].
+// A link is a connection on which messages are lines.
 type link struct {
 	conn  io.ReadWriteCloser
 	r     *jsonl.Reader
 	w     *jsonl.Writer
 	moved atomic.Int64 // the time at which bytes last arrived or left, in nanoseconds
-	ended chan struct{}
-	end   func() // closes ended
 }
 
 const (
@@ -271,10 +267,17 @@ const (
 )
 
 func newLink(conn io.ReadWriteCloser) *link {
-	l := &link{conn: conn, ended: make(chan struct{})}
-	l.end = sync.OnceFunc(func() { close(l.ended) })
+	l := &link{conn: conn}
 	l.r, l.w = jsonl.NewReader(l, maxLine), jsonl.NewWriter(l)
 	return l
+}
+
+// messages returns the messages that follow the greetings.
+func (l *link) messages() jsonrpc.Stream {
+	return jsonrpc.Lines(struct {
+		io.Reader
+		io.Closer
+	}{l.r, l}, l, maxLine)
 }
 
 // quiet returns the time since bytes last arrived or left.
@@ -313,31 +316,5 @@ func (l *link) greeting(v any) error {
 	return json.Unmarshal(line, v)
 }
 
-// ReadMessage implements [jsonrpc.Stream]. It is not called again after an error.
-func (l *link) ReadMessage() (m jsonrpc.Message, err error) {
-	line, err := l.r.ReadLine()
-	if err == nil {
-		m, err = jsonrpc.Parse(line)
-	}
-	if err != nil {
-		l.end()
-	}
-	return m, err
-}
-
-// WriteMessage implements [jsonrpc.Stream].
-func (l *link) WriteMessage(head string, body json.RawMessage) error {
-	return l.w.WriteLine(slices.Concat([]byte(head), body, []byte("}\n")))
-}
-
-// Close implements [jsonrpc.Stream].
+// Close implements [io.Closer].
 func (l *link) Close() error { return l.conn.Close() }
-
-// newConn returns a JSON-RPC connection. handle is called for one message after the
-// other, once start is closed, and must not block.
-func newConn(ctx context.Context, l *link, start <-chan struct{}, handle func(context.Context, *jsonrpc.Request)) *jsonrpc.Conn {
-	return jsonrpc.NewConn(ctx, l, func(ctx context.Context, _ *jsonrpc.Conn, req *jsonrpc.Request) {
-		<-start
-		handle(ctx, req)
-	})
-}
