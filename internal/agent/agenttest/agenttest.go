@@ -41,7 +41,7 @@ func WantKind(t *testing.T, err error, want agent.Kind, words ...string) {
 func Isolate(t *testing.T, pattern string) {
 	t.Helper()
 	systest.SetHome(t, t.TempDir())
-	systest.SetTemp(t, t.TempDir())
+	systest.SetTemp(t, MemoryDir(t))
 	t.Cleanup(func() {
 		if left, _ := filepath.Glob(filepath.Join(os.TempDir(), pattern)); len(left) > 0 {
 			t.Errorf("left: %v", left)
@@ -54,6 +54,22 @@ func Isolate(t *testing.T, pattern string) {
 			}
 		}
 	})
+}
+
+// MemoryDir returns a directory for temporary files, in memory if the system has such a place:
+// on a busy disk, the files of many short processes take most of a test's time.
+func MemoryDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "pollux-test-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
 }
 
 // processes counts the running processes that name the temporary directory. On Windows

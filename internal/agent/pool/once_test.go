@@ -257,12 +257,12 @@ func TestOutputIsBounded(t *testing.T) {
 	if err != nil || !r.Truncated || len(r.Answer) != agent.MaxAnswer {
 		t.Errorf("%d bytes, truncated %v, %v", len(r.Answer), r.Truncated, err)
 	}
-	b.pool.most = 8 << 20
-	if r, err := b.run(t.Context(), "fake:flood=7"); err != nil || r.Answer != "after the flood" {
+	b.pool.most = 2 << 20
+	if r, err := b.run(t.Context(), "fake:flood=1"); err != nil || r.Answer != "after the flood" {
 		t.Errorf("got %q, %v", r.Answer, err)
 	}
-	_, err = b.run(t.Context(), "fake:flood=9")
-	agenttest.WantKind(t, err, agent.TooMuchOutput, "over 8 MiB")
+	_, err = b.run(t.Context(), "fake:flood=3")
+	agenttest.WantKind(t, err, agent.TooMuchOutput, "over 2 MiB")
 }
 
 // Every value is joined to its flag, and none of them is yolo.

@@ -281,21 +281,6 @@ func TestRefusingProcess(t *testing.T) {
 	}
 }
 
-// A process that no longer creates sessions is abandoned, and the request waits
-// for it no longer than for a start.
-func TestWarmMuteSession(t *testing.T) {
-	s := sit(t, agent.Warmed, fakecli.SlowACP, func(o *agent.Options) { o.Warm.StartTimeout = 5 * time.Second })
-	if r := s.Want("fake:echo x", "fake:echo x"); r.Runner != agent.Warmed {
-		t.Errorf("the runner is %q", r.Runner)
-	}
-	for range 2 {
-		if r := s.Want("fake:echo x", "fake:echo x"); r.Runner != agent.Spawned {
-			t.Errorf("the runner is %q", r.Runner)
-		}
-	}
-	s.Until("its end", func() bool { return len(s.Workers()) == 0 })
-}
-
 // A retry of one request does not count for another.
 func TestWarmRetryOfAnother(t *testing.T) {
 	s := sit(t, agent.Warmed, "0.61.0", nil)

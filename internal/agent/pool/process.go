@@ -74,6 +74,7 @@ type process struct {
 	prepared   []preparedSession
 	demand     int  // how many prepared sessions the recent requests would have used
 	unprepared bool // a session could not be prepared
+	mute       bool // it did not answer a request for a session
 	sessions   int
 	latest     string // the ID of the session that was made last
 	errText    []byte
@@ -277,8 +278,14 @@ func (w *process) session(ctx context.Context) (*session, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	if s := w.takePrepared(); s != nil { // prepared while this request waited
+	w.mu.Lock()
+	mute := w.mute
+	w.mu.Unlock()
+	if s := w.takePrepared(); s != nil || mute { // prepared, or given up, while this request waited
 		w.making <- struct{}{}
+		if s == nil {
+			return nil, errMute
+		}
 		return s, nil
 	}
 	// The agent creates it even if the caller stops waiting. Another request can
@@ -318,6 +325,7 @@ func (w *process) create() (*session, error) {
 	w.mu.Lock()
 	w.sessions++
 	w.latest = s.ID
+	w.mute = errors.Is(err, errMute)
 	w.mu.Unlock()
 	return &session{w: w, id: s.ID, model: s.Model, initial: s.Model}, err
 }

@@ -14,6 +14,8 @@ import (
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/acp"
+	"pollux/internal/agent/agenttest"
+	"pollux/internal/sys/systest"
 )
 
 func idleProcess() *process {
@@ -402,5 +404,58 @@ func TestConversationEndsAtTheNextOne(t *testing.T) {
 			t.Error("the conversation continues while the next one begins")
 		}
 		c.create()
+	})
+}
+
+// A muteConn creates only one session.
+type muteConn struct{ *fakeConn }
+
+func (m muteConn) NewSession(ctx context.Context, dir string) (agent.Session, error) {
+	m.mu.Lock()
+	mute := m.sessions > 0
+	m.mu.Unlock()
+	if mute {
+		<-ctx.Done()
+		return agent.Session{}, context.Cause(ctx)
+	}
+	return m.fakeConn.NewSession(ctx, dir)
+}
+
+// A process that no longer creates sessions is abandoned, and the request waits
+// for it no longer than for a start.
+func TestMuteSession(t *testing.T) {
+	systest.SetTemp(t, agenttest.MemoryDir(t))
+	synctest.Test(t, func(t *testing.T) {
+		c := &crowd{t: t, outcomes: make(map[string]int)}
+		row, started := crowdRow("alpha"), 0
+		connect := row.Warm.Connect
+		row.Warm.Connect = func(r io.ReadCloser, w io.WriteCloser, files bool, client agent.Client) agent.Conn {
+			started++
+			conn := connect(r, w, files, client)
+			if started == 1 {
+				return muteConn{conn.(*fakeConn)}
+			}
+			return conn
+		}
+		r, err := c.runner(row)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		const startTimeout = time.Minute // the default
+		for i, want := range []string{agent.Warmed, agent.Spawned, agent.Spawned} {
+			began := time.Now()
+			got, err := r.Run(t.Context(), agent.Request{Prompt: "x", Source: agent.Source{Env: agent.Env{"KEY=k"}}}, func(agent.Event) {})
+			if err != nil || got.Runner != want {
+				t.Errorf("request %d: %q, %v", i, got.Runner, err)
+			}
+			if took := time.Since(began); took > startTimeout+2*time.Second || i != 1 && took > 2*time.Second {
+				t.Errorf("request %d took %s", i, took)
+			}
+		}
+		synctest.Wait()
+		if all := r.Workers(); len(all) > 0 {
+			t.Errorf("workers: %+v", all)
+		}
 	})
 }

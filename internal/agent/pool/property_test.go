@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"pollux/internal/agent"
+	"pollux/internal/agent/agenttest"
 	"pollux/internal/agent/queue"
 	"pollux/internal/agent/shared"
 	"pollux/internal/sys/systest"
@@ -41,7 +42,7 @@ func TestProperty(t *testing.T) {
 		rounds = 6
 	}
 	t.Logf("to repeat the same choices: go test ./internal/agent/pool -run %s -seed %d", t.Name(), first)
-	systest.SetTemp(t, t.TempDir())
+	systest.SetTemp(t, agenttest.MemoryDir(t))
 	total := make(map[string]int)
 	for seed := range uint64(rounds) {
 		synctest.Test(t, func(t *testing.T) {
@@ -386,20 +387,24 @@ func (c *crowd) startPool() {
 
 // open opens the runner of a fake agent.
 func (c *crowd) open(name string) (*queue.Runner, agent.Source, error) {
-	row := crowdRow(name)
-	opts := agent.Options{Warm: agent.Limits{IdleTimeout: crowdIdle / 2, Sessions: 12}}
-	p, err := New(row, opts)
+	r, err := c.runner(crowdRow(name))
+	return r, agent.Source{}, err
+}
+
+// runner returns a runner of a fake agent with a row.
+func (c *crowd) runner(row *agent.Agent) (*queue.Runner, error) {
+	p, err := New(row, agent.Options{Warm: agent.Limits{IdleTimeout: crowdIdle / 2, Sessions: 12}})
 	if err != nil {
-		return nil, agent.Source{}, err
+		return nil, err
 	}
 	p.spawn = func(cmd *exec.Cmd) (spawned, error) {
-		child := &fakeChild{crowd: c, agent: name, account: agent.Env(cmd.Env).Get("KEY"), done: make(chan struct{})}
+		child := &fakeChild{crowd: c, agent: row.Name, account: agent.Env(cmd.Env).Get("KEY"), done: make(chan struct{})}
 		c.mu.Lock()
 		c.children = append(c.children, child)
 		c.mu.Unlock()
 		return spawned{child: child, stdout: child, stderr: io.NopCloser(strings.NewReader(""))}, nil
 	}
-	return queue.New(&row.Explainer, p), agent.Source{}, nil
+	return queue.New(&row.Explainer, p), nil
 }
 
 func crowdRow(name string) *agent.Agent {

@@ -57,9 +57,9 @@ func testRunner(t *testing.T, d double, kind string) {
 			}
 		},
 		"noise":   func(t *testing.T, s *agenttest.Bench) { s.Want("fake:noise", "through the noise") },
-		"a flood": func(t *testing.T, s *agenttest.Bench) { s.Want("fake:flood=4", "after the flood") },
+		"a flood": func(t *testing.T, s *agenttest.Bench) { s.Want("fake:flood=2", "after the flood") },
 		"a big answer": func(t *testing.T, s *agenttest.Bench) {
-			s.Want("fake:big=1000000", strings.Repeat("0123456789abcdef", 62500))
+			s.Want("fake:big=320000", strings.Repeat("0123456789abcdef", 20000)) // more than a pipe holds
 		},
 		"a retry": func(t *testing.T, s *agenttest.Bench) {
 			s.Want("fake:retry=20", "after a retry")
@@ -119,8 +119,10 @@ func testRunner(t *testing.T, d double, kind string) {
 			s.Want("fake:echo after it", "fake:echo after it")
 		},
 		"a process that does not stop": func(t *testing.T, s *agenttest.Bench) {
-			if d.row == claudeDouble.row && kind != agent.Warmed {
-				t.Skip("the runner ends each agent's process in the same way, after some seconds")
+			if kind != agent.Warmed {
+				// It takes some seconds each time. TestCancelIsAnsweredAtOnce holds the same for a
+				// process that runs once, and TestReleasedWithTheConnection for a pool's socket.
+				t.Skip("the pool ends its processes in the same way for all clients")
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			defer cancel()

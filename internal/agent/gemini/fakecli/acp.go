@@ -21,8 +21,6 @@ import (
 const (
 	NoACP   = "0.40.0"
 	MuteACP = "0.41.0"
-	// SlowACP creates only one session.
-	SlowACP = "0.42.0"
 	// StrangeACP is not signed in: it creates no session.
 	StrangeACP = "0.43.0"
 )
@@ -113,9 +111,6 @@ func runACP(version string) {
 		case "initialize":
 			a.reply(m, map[string]any{"protocolVersion": 1})
 		case "session/new":
-			if version == SlowACP && len(a.sessions) > 0 {
-				continue
-			}
 			if version == StrangeACP {
 				a.send(map[string]any{"jsonrpc": "2.0", "id": m.ID, "error": map[string]any{"code": -32000, "message": "Authentication required."}})
 				continue
