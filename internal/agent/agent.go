@@ -104,7 +104,7 @@ type Runner interface {
 	Processes
 }
 
-// Processes are those of an agent. The methods may be called from several goroutines.
+// Processes are the processes of an agent. The methods may be called from several goroutines.
 type Processes interface {
 	// Check returns the program of a source, with an error if it is not installed or
 	// cannot be enforced read-only. It starts a process only to ask a program of

@@ -14,7 +14,7 @@ type Conn interface {
 	NewSession(ctx context.Context, dir string) (Session, error)
 	// SetModel selects the model of a conversation.
 	SetModel(ctx context.Context, session, model string) error
-	// Prompt sends a prompt and waits for the end of the agent's work on it, or of the
+	// Prompt sends a prompt and waits until the agent has ended its work on it, or for the end of the
 	// connection. It closes sent once the prompt has been sent, or could not be.
 	Prompt(session string, content []Content, sent chan<- struct{}) (PromptResult, error)
 	// Cancel asks the agent to end its work in a conversation, once the prompt is on its
@@ -27,7 +27,7 @@ type Conn interface {
 }
 
 // A Client receives the updates of a [Conn] and serves files to the agent. The connection
-// calls it from one goroutine, in the order of the messages.
+// calls it from one goroutine, in message order.
 type Client interface {
 	Update(Update)
 	// ReadFile and WriteFile are called only in change mode.
@@ -49,7 +49,7 @@ type Update struct {
 	Status string
 	// Retry is set if Kind is [RetryAnnounced].
 	Retry *Retry
-	// Meta is what the agent adds to the protocol, for its own package.
+	// Meta holds what the agent adds to the protocol; only its own package reads it.
 	Meta json.RawMessage
 }
 
@@ -64,7 +64,7 @@ const (
 	RetryAnnounced UpdateKind = "retry"
 )
 
-// States of tool calls, and reasons for the end of the agent's work on a prompt.
+// States of tool calls, and reasons why the agent has ended its work on a prompt.
 const (
 	ToolCompleted = "completed"
 	ToolFailed    = "failed"

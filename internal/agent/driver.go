@@ -27,8 +27,8 @@ type Driver struct {
 	// kernel, in which nothing can be written. Such a sandbox does not start behind a [Wall],
 	// so the agent runs without one.
 	Sandboxed bool
-	// Custom says that the agent is one of the user's settings, whose tools Pollux does not know:
-	// it runs only behind a [Wall], regardless of the wall's mode.
+	// Custom says that only the user's settings define the agent, so Pollux does not know its tools.
+	// It runs only behind a [Wall], whatever the wall's mode.
 	Custom bool
 	// CheckTempDir returns an error for a temporary directory that the agent
 	// cannot use. It may be nil.
@@ -64,11 +64,11 @@ type Launch struct {
 	Model string
 	// Change allows the use of the WriteTools. The client serves the files.
 	Change bool
-	// Env is the environment of the process's source.
+	// Env is the environment of its source.
 	Env Env
 }
 
-// Tmp returns the directory for the temporary files of the process. It exists.
+// Tmp returns the directory for the process's temporary files. It exists.
 func (l Launch) Tmp() string { return filepath.Join(l.TempDir, tmpName) }
 
 // A Command holds the arguments and the environment of an agent's process.
@@ -77,7 +77,7 @@ type Command struct {
 	// Env is the entire environment. It is required: without it, the process
 	// would inherit the environment of Pollux.
 	Env []string
-	// Writable are the absolute paths of the files and directories that the process must be
+	// Writable are absolute paths: the files and directories that the process must be
 	// able to change, such as the agent's own state. [Launch.TempDir] always is. Those that
 	// do not exist are skipped. Parents are directories in which it must be able to make
 	// directories, but need not change files.

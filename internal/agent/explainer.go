@@ -7,7 +7,7 @@ import (
 
 // An Explainer says what an agent's messages mean, and what users can do about them.
 type Explainer struct {
-	// VarPrefix is the prefix of the bridge's variables for this agent, such as "GEMINI_".
+	// VarPrefix begins the names of the bridge's variables for this agent, such as "GEMINI_".
 	VarPrefix string
 	// ToolVerbs describe the use of a tool in progress reports, such as
 	// "reading". A tool that is not listed is reported by its name.

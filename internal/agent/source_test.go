@@ -78,7 +78,7 @@ func TestLookPath(t *testing.T) {
 		{"a directory", list(filepath.Dir(dir)), filepath.Base(dir), ""},
 		{"no name", list(dir), "", ""},
 		{"no PATH", Env{}, "tool", ""},
-		// The working directory is the one of another process.
+		// The working directory belongs to another process.
 		{"a relative directory", list("."), "tool", ""},
 		{"an empty directory", list("", "none"), "tool", ""},
 		{"a relative directory before another", list(".", other), "tool", ours},

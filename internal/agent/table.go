@@ -16,7 +16,7 @@ type Agent struct {
 	// Provider is the name of the model's provider in the semantic conventions of
 	// OpenTelemetry (gen_ai.provider.name).
 	Provider string
-	// Clients are the prefixes of the agent's names as an MCP client.
+	// Clients are prefixes: the agent's names as an MCP client begin with one.
 	Clients []string
 	// ExampleModel is a valid model name for use in messages. FallbackModel
 	// answers if the default model is overloaded. It may be empty.
@@ -27,8 +27,8 @@ type Agent struct {
 	Explainer
 }
 
-// A Definition is an agent of the user's settings, which Pollux does not know and asks over the
-// Agent Client Protocol.
+// A Definition is an agent that the user's settings define. Pollux asks it over the Agent Client
+// Protocol.
 type Definition struct {
 	Name string
 	// Command is its command line. The program is a name on the PATH or an absolute path.

@@ -48,7 +48,7 @@ func (t *Transcript) Emit(ev Event) { t.emit(ev) }
 // Warn emits a [Warning] with a message from the agent.
 func (t *Transcript) Warn(message string) { t.emit(Warning{Message: t.agent.Tidy(t.env, message)}) }
 
-// Text adds a piece of the model's text, written at the given time.
+// Text adds a piece of text from the model, written at the given time.
 func (t *Transcript) Text(text string, at time.Time) {
 	if t.answer.Len() > 0 && at.Sub(t.lastText) >= restartDelay {
 		t.restarts = append(t.restarts, t.answer.Len())

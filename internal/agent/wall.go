@@ -7,7 +7,7 @@ import (
 )
 
 // A Wall says whether agents run behind a wall in the kernel, which keeps them from changing
-// files: see package wall. The zero value is no wall.
+// files: see package wall. The zero value means no wall.
 type Wall struct {
 	// Mode is [WallAuto], [WallRequired] or [WallOff].
 	Mode string

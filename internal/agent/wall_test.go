@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The launcher comes in front of the agent's command line if there is a wall. Without one, the
-// agent starts as ever, unless the wall is required.
+// With a wall, the launcher precedes the agent's own command line. Without one, the agent starts
+// as usual, unless the wall is required.
 func TestWall(t *testing.T) {
 	row, missing := &Agent{DisplayName: "Some CLI"}, errors.New("no such kernel")
 	dir := t.TempDir()

@@ -21,7 +21,7 @@ const parentRole = "parent"
 
 func isLauncher() bool { return len(os.Args) > 1 && os.Args[1] == Command }
 
-// The launcher of the tests does not run on the first thread of its process.
+// The launcher in these tests does not run on the first thread of its process.
 func init() {
 	if isLauncher() {
 		runtime.LockOSThread()

@@ -111,7 +111,7 @@ func TestModelOfASession(t *testing.T) {
 	}
 }
 
-// Words of the vendors' services, with the kinds of failures that they mean.
+// Words from the vendors' services, with the kinds of failures that they mean.
 func TestKindOf(t *testing.T) {
 	for message, want := range map[string]agent.Kind{
 		"429 Rate limit reached for gpt-5":                             agent.QuotaMinute,

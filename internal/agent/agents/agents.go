@@ -28,7 +28,7 @@ var table = []*agent.Agent{
 // longest.
 func Default() *agent.Agent { return table[0] }
 
-// All returns all agents, in the order of the table, with those of the user's settings.
+// All returns all agents, in the table's order, and then those that the user's settings define.
 func All(own ...agent.Definition) []*agent.Agent {
 	return append(slices.Clone(table), Custom(own...)...)
 }
@@ -36,7 +36,7 @@ func All(own ...agent.Definition) []*agent.Agent {
 // Others returns all agents except [Default].
 func Others(own ...agent.Definition) []*agent.Agent { return All(own...)[1:] }
 
-// Custom returns rows for agents of the user's settings.
+// Custom returns rows for the agents that the user's settings define.
 func Custom(own ...agent.Definition) (rows []*agent.Agent) {
 	for _, a := range own {
 		rows = append(rows, custom.Agent(a))
@@ -44,8 +44,8 @@ func Custom(own ...agent.Definition) (rows []*agent.Agent) {
 	return rows
 }
 
-// Names returns the names of the agents of the table, and those with which they introduce
-// themselves. No agent of the user's settings can have one.
+// Names returns the names of all agents in the table, and those with which they introduce
+// themselves. An agent in the user's settings can have none of them.
 func Names() (names []string) {
 	for _, row := range table {
 		names = append(append(names, row.Name, row.Command), row.Clients...)

@@ -1,4 +1,4 @@
-// Package agenttest holds code that the tests of the runners share.
+// Package agenttest holds code that the runners' tests share.
 package agenttest
 
 import (

@@ -10,7 +10,7 @@ import (
 // maxPrompt limits a prompt, in bytes: the app server accepts 1,048,576 characters.
 const maxPrompt = 1 << 20
 
-// Names of the CLI's tools. The model reads files with commands, whose kind the CLI
+// The names of Codex CLI's tools. The model reads files with commands, whose kind the CLI
 // recognizes.
 const (
 	readTool, searchFilesTool, listTool = "read", "search", "list"

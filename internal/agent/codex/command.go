@@ -13,7 +13,7 @@ import (
 	"pollux/internal/paths"
 )
 
-// profile is the name of the permissions that Pollux defines.
+// profile names the permissions that Pollux defines.
 const profile = "pollux"
 
 // features are parts of the CLI that run programs outside of its sandbox, write files, start
@@ -24,7 +24,7 @@ var features = []string{
 	"shell_snapshot", // runs the user's shell for each conversation
 }
 
-// serverCommand returns the command that runs the CLI's app server, read-only.
+// serverCommand returns the command for a read-only app server.
 //
 // The sandbox mode "read-only" is not enough: a command that a rule of the user allows runs
 // outside of the sandbox, and writes. Rules have no effect where the permissions deny reading

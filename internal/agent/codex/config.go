@@ -13,7 +13,7 @@ import (
 	"pollux/internal/sys/disk"
 )
 
-// maxHomeFile limits a file of the CLI's home, in bytes.
+// maxHomeFile limits a file in the CLI's home, in bytes.
 const maxHomeFile = 1 << 20
 
 // home returns the CLI's own directory, or "".
@@ -40,7 +40,7 @@ func Writable(env agent.Env) []string {
 	return dirs
 }
 
-// settings are the part of the user's config.toml that says which model service is used.
+// settings are the entries in config.toml that say which model service is used.
 type settings struct {
 	Provider  string              `toml:"model_provider"`
 	BaseURL   string              `toml:"openai_base_url"`
@@ -53,7 +53,7 @@ type provider struct {
 	KeyHeaders map[string]string `toml:"env_http_headers"`
 }
 
-// variables returns the names of the variables with the provider's keys.
+// variables returns the names of the variables that hold the provider's keys.
 func (p provider) variables() []string {
 	names := slices.Sorted(maps.Values(p.KeyHeaders))
 	if p.Key != "" {
@@ -68,7 +68,7 @@ func load(env agent.Env) (s settings) {
 	return s
 }
 
-// read returns a file of the CLI's home, or nothing.
+// read returns a file in the CLI's home, or nothing.
 func read(env agent.Env, name string) []byte {
 	dir := home(env)
 	if dir == "" {

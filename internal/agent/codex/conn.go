@@ -28,7 +28,7 @@ type Conn struct {
 
 // Conn.mu guards the fields of a thread.
 type thread struct {
-	model string // the selected one; "" for that of the settings
+	model string // the selected one; "" for the default
 	total tokens // of the whole conversation
 	turn  *turn  // the work on the current prompt, or nil
 }
@@ -146,7 +146,7 @@ func (c *Conn) NewSession(ctx context.Context, dir string) (agent.Session, error
 			ID string `json:"id"`
 		} `json:"activePermissionProfile"`
 	}
-	// "sandbox" is left out: it would replace the permissions of the process.
+	// "sandbox" is left out: it would replace the process's permissions.
 	params := map[string]any{"cwd": dir, "approvalPolicy": "never", "ephemeral": true, "config": map[string]any{"mcp_servers": servers}}
 	if err := c.call(ctx, "thread/start", params, &res); err != nil {
 		return agent.Session{}, err

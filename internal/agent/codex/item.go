@@ -7,7 +7,7 @@ import (
 	"pollux/internal/agent"
 )
 
-// An item is a step of the server's work. Those with a status use a tool.
+// An item is a step in the server's work. Items with a status use a tool.
 type item struct {
 	Type    string   `json:"type"`
 	ID      string   `json:"id"`

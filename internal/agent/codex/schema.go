@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// keywords are those of JSON Schema that the service takes in its strict mode and that hold no
-// schemas.
+// keywords are the keywords of JSON Schema that the service accepts in its strict mode, except
+// for those whose values are schemas.
 var keywords = []string{
 	"type", "description", "title", "enum", "const", "required", "additionalProperties", "$ref",
 	"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minItems", "maxItems",

@@ -71,7 +71,7 @@ func account(env agent.Env, _ string) string {
 		"COPILOT_PROVIDER_BASE_URL", "COPILOT_PROVIDER_API_KEY", "COPILOT_PROVIDER_BEARER_TOKEN")
 }
 
-// verbs begin the titles of the calls of tools that read.
+// verbs begin the titles of calls to tools that read.
 var verbs = []struct{ title, tool string }{{"Viewing ", "view"}, {"Searching for ", "grep"}, {"Finding files matching ", "glob"}}
 
 // tool returns the name of a tool, from what it does and a title such as "Viewing main.go". The

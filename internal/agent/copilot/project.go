@@ -23,8 +23,8 @@ var settingsFiles = []string{
 const maxSettings = 1 << 20
 
 // runsCode returns the path of a file that makes Copilot CLI run code of the project in dir, or "".
-// Copilot CLI reads the files of the repository's root too. Those in the home directory itself
-// are the user's own.
+// Copilot CLI reads the files in the repository's root too. Files in the home directory itself
+// belong to the user.
 func runsCode(env agent.Env, dir string) string {
 	home, _ := env.HomeDir()
 	home = paths.Real(home)

@@ -1,5 +1,5 @@
-// Package custom describes an agent of the user's settings, which Pollux does not know: it
-// speaks the Agent Client Protocol, and no more is known of it.
+// Package custom describes an agent that only the user's settings define. Pollux knows that it
+// speaks the Agent Client Protocol, and nothing else.
 //
 // Its tools cannot be taken away, so it runs only behind the wall in the kernel. The client
 // refuses all permissions, and serves neither files nor terminals. Pollux does not run the
@@ -20,14 +20,14 @@ import (
 	"pollux/internal/paths"
 )
 
-// A custom is an agent of the user's settings.
+// A custom is an agent that the user's settings define.
 type custom struct {
 	agent.Definition
 	variables program.Variables
 	release   program.Release
 }
 
-// Agent returns the row for an agent of the user's settings.
+// Agent returns the row for an agent that the user's settings define.
 func Agent(own agent.Definition) *agent.Agent {
 	key := "agents." + own.Name
 	c := &custom{
@@ -92,7 +92,7 @@ func inputs(_ agent.Source, p agent.Program, dir string) []string {
 }
 
 // writable returns the files and directories that the agent may change: its own, apart from
-// its settings in ~/.config, and those of the user's settings.
+// its settings in ~/.config, and those that the user's settings name.
 func (c *custom) writable(env agent.Env) (all []string) {
 	home, _ := env.HomeDir()
 	all = append(all, filepath.Join(home, "."+c.Name))

@@ -11,8 +11,8 @@ import (
 	"pollux/internal/agent/agenttest"
 )
 
-// An agent may change its own directories and those of the settings, and receives variables
-// with its name and those of the settings.
+// An agent may change its own directories and those in the settings. It receives the variables
+// that begin with its name, and those in the settings.
 func TestCustomAgentStarts(t *testing.T) {
 	home := t.TempDir()
 	extra := filepath.Join(home, "extra")

@@ -16,7 +16,7 @@ import (
 	"pollux/internal/sys/disk"
 )
 
-// oneShotCommand returns the command that runs the CLI for one request.
+// oneShotCommand returns a command for one request.
 func oneShotCommand(l agent.Launch) (agent.Command, error) {
 	c, err := readOnlyCommand(l)
 	c.Args = append([]string{"--output-format=stream-json"}, c.Args...)
@@ -26,8 +26,7 @@ func oneShotCommand(l agent.Launch) (agent.Command, error) {
 	return c, err
 }
 
-// acpCommand returns the command that runs the CLI as a server of the Agent
-// Client Protocol.
+// acpCommand returns a command for a server of the Agent Client Protocol.
 func acpCommand(l agent.Launch) (agent.Command, error) {
 	c, err := readOnlyCommand(l)
 	if err != nil {
@@ -69,7 +68,7 @@ func readOnlyCommand(l agent.Launch) (agent.Command, error) {
 
 // writable returns the paths that the CLI must be able to change: the compile cache, and its
 // own directories. In change mode it has its own home, with links to the user's credentials,
-// which are the only files of the user's home in the result. writable creates the
+// which are the only files in the user's home that the result names. writable creates the
 // directories, because the CLI cannot.
 func writable(l agent.Launch, cache string) []string {
 	var dirs, credentials []string
@@ -215,8 +214,8 @@ func canChange(from agent.Source, p agent.Program, dir string) error {
 	return nil
 }
 
-// nearHome reports whether a workspace contains one of the CLI's own
-// directories, or lies in one. The CLI itself writes there.
+// nearHome reports whether a workspace contains a directory that belongs to the CLI,
+// or lies in one. The CLI itself writes there.
 func nearHome(env agent.Env, dir string) bool {
 	dir = paths.Real(dir)
 	for _, own := range ownDirs(env) {

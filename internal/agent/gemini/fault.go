@@ -79,7 +79,7 @@ var toolNoise = lazy.Regexp(`(?m)^(Error executing tool .*|\[STARTUP\] .*|YOLO m
 
 var (
 	complaint = lazy.Regexp(`(?i)error\b|exception\b|\b(fail|failed|cannot|could not|must|not|killed|denied|refused)\b`)
-	// logged matches a line of the CLI's log on standard error.
+	// logged matches a line from the CLI's log on standard error.
 	logged = lazy.Regexp(`^\[[^\]]*\] \[(DEBUG|LOG|INFO|WARN|ERROR)\] ?(.*)`)
 	letter = lazy.Regexp(`^\S.*\pL|^\pL`)
 )

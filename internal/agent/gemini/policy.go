@@ -107,7 +107,7 @@ func pathRules(dir string) (rules []pathRule) {
 // composed matches patterns in which braces or brackets make a parent directory
 // or an absolute path out of parts that are neither.
 //
-// Braces keep the order of the characters. So two dots can become adjacent only
+// Braces keep all characters in order. So two dots can become adjacent only
 // if each has a brace or a comma on the side towards the other. They are a
 // parent only if each also touches the edge of a name. A flat group, with a
 // comma and no braces inside, can disappear only if one of its alternatives is
@@ -225,10 +225,10 @@ var readTools = []string{"read_file", "list_directory", "glob", "grep_search", "
 // searchTool is the web search among the readTools.
 const searchTool = "google_web_search"
 
-// readAliases are older names of the readTools that the CLI still accepts.
+// readAliases are older names for readTools that the CLI still accepts.
 var readAliases = []string{"search_file_content"}
 
-// systemPolicies returns the directory of the administrator's policies. The CLI
+// systemPolicies returns the directory with the administrator's policies. The CLI
 // ignores --admin-policy if it contains any.
 func systemPolicies() string {
 	return filepath.Join(settings.SystemDir(), "policies")

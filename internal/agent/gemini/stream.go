@@ -13,7 +13,7 @@ import (
 	"pollux/internal/agent"
 )
 
-// maxLine limits a line of the CLI's output. Longer lines are cut.
+// maxLine limits a line that the CLI prints. Longer lines are cut.
 const maxLine = 16 << 20
 
 // A wireEvent is a line of --output-format stream-json.

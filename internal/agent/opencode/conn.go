@@ -43,7 +43,7 @@ func connect(r io.ReadCloser, w io.WriteCloser, files bool, client agent.Client)
 }
 
 // calls is a client that learns of a tool call when the call runs: before, opencode does not say
-// which file it concerns. Afterwards the title is no longer the tool's name.
+// which file it concerns. Later titles are not the tool's name.
 type calls struct {
 	agent.Client
 	names map[string]string // by the call's ID

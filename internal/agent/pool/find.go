@@ -21,7 +21,7 @@ const (
 
 // A lookup is a search for the program that several requests share.
 type lookup struct {
-	file    string        // the state of the program's file
+	file    string        // the state of its file
 	used    time.Time     // guarded by Pool.mu
 	asking  chan struct{} // closed when located is set, if the program is asked for its version
 	located agent.Program

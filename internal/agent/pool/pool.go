@@ -381,7 +381,7 @@ func (p *Pool) settle(w *process, ended <-chan struct{}, err error) {
 	}
 }
 
-// reserve returns the session of the request's conversation, or a new one, and
+// reserve returns the session that holds the request's conversation, or a new one, and
 // the prompt for it. The process is held until release.
 func (p *Pool) reserve(ctx context.Context, program agent.Program, k key, req agent.Request) (s *session, prompt string, err error) {
 	prompt = req.Prompt
@@ -646,7 +646,7 @@ func (p *Pool) supervise(w *process) {
 	w.cleanUp()
 }
 
-// useLocked makes a process that has started the one of its key.
+// useLocked makes a process that has started the current one for its key.
 func (p *Pool) useLocked(w *process) {
 	delete(p.failed, w.origin)
 	if old := p.current[w.key]; old != nil {
@@ -771,7 +771,7 @@ func (p *Pool) replace(w *process) {
 	}
 }
 
-// inputs describes the state of the files that the agent reads at its start.
+// inputs describes the state of each file that the agent reads at its start.
 func (p *Pool) inputs(from agent.Source, program agent.Program, dir string) string {
 	var b strings.Builder
 	for _, path := range p.agent.Warm.Inputs(from, program, dir) {

@@ -37,7 +37,7 @@ type process struct {
 	source  agent.Source // of the request that started it
 	program agent.Program
 	key     key
-	inputs  string // the state of the files that it has read
+	inputs  string // the state of each file that it has read
 	origin  string // the program, the source and the inputs; failures are counted per origin
 	wall    agent.Wall
 	spawn   func(*exec.Cmd) (spawned, error)

@@ -38,11 +38,11 @@ type Release struct {
 	Update, Try string
 	// Env returns the environment of the program's processes. tmp is their temporary directory.
 	Env func(env agent.Env, tmp string) []string
-	// Remedies are added to those of [Release.AllRemedies], or replace them.
+	// Remedies extend or override the ones that [Release.AllRemedies] makes.
 	Remedies agent.Remedies
 }
 
-// Finder returns the release as a part of the agent's row. environment returns the variables
+// Finder returns the release as a part of a row. environment returns the variables
 // that the agent receives.
 func (r *Release) Finder(environment func(agent.Env) []string) agent.Finder {
 	return agent.Finder{

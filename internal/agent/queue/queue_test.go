@@ -352,7 +352,7 @@ func TestUsedUpQuotaIsRemembered(t *testing.T) {
 	}
 }
 
-// If there is no other model, or its quota is used up too, the model is asked.
+// Without another model, or if its quota is used up too, the model is asked.
 func TestUsedUpQuotaWithoutFallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		day := &agent.Error{Kind: agent.QuotaDay, Message: "2h"}

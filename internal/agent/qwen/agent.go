@@ -126,7 +126,7 @@ func Writable(env agent.Env) []string {
 	return []string{home(env)}
 }
 
-// systemSettings returns the path of the administrator's settings.
+// systemSettings returns the path of the file with the administrator's settings.
 func systemSettings(env agent.Env) string {
 	if path := env.Get("QWEN_CODE_SYSTEM_SETTINGS_PATH"); path != "" {
 		return path

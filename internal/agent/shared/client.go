@@ -69,7 +69,7 @@ type Config struct {
 	Usable func(agent.Source) bool
 	// RequireWall refuses a pool whose agents do not run behind a wall: see [agent.Wall].
 	RequireWall bool
-	// There and Here translate paths to those of the pool's machine and back. They are
+	// There and Here translate paths for the pool's machine and back. They are
 	// nil if both are the same.
 	There, Here func(path string) (string, bool)
 	// Log may be nil.
@@ -84,11 +84,11 @@ type Client struct {
 	log        *slog.Logger
 	ctx        context.Context // ends with Close
 	end        context.CancelCauseFunc
-	connected  context.Context // of the connections: ends after the last request
+	connected  context.Context // for connections: ends after the last request
 	disconnect func()
 	connecting chan struct{}  // holds a token unless a goroutine connects
 	asking     sync.WaitGroup // methods that Close waits for
-	calls      sync.WaitGroup // goroutines of the connections
+	calls      sync.WaitGroup // goroutines that serve connections
 
 	mu     sync.Mutex // guards the fields below
 	closed bool

@@ -279,7 +279,7 @@ func TestReleasedWithTheConnection(t *testing.T) {
 }
 
 // A request waits for its turn in a pool that ends. The pool releases it, and then says that
-// another one must answer it. The caller thought that nobody worked on it any more.
+// another one must answer it. The caller thought that no process worked on it any more.
 func TestReleasedByAnEndingPool(t *testing.T) {
 	started := make(chan struct{})
 	start := sync.OnceFunc(func() { close(started) })

@@ -41,9 +41,9 @@ type Server struct {
 	Version string
 	// IdleTimeout is how long the pool keeps running without a request.
 	IdleTimeout time.Duration
-	// Wall is that of the runners.
+	// Wall is the wall behind which the runners start agents.
 	Wall agent.Wall
-	// Settings are those of the pool, for its status.
+	// Settings are the pool's settings, for its status.
 	Settings map[string]string
 	Log      *slog.Logger
 

@@ -581,7 +581,7 @@ func TestConversationIsPassedOn(t *testing.T) {
 	}
 }
 
-// The pool ends when nobody has asked it anything for a while, even if bridges are
+// The pool ends when no bridge has asked it anything for a while, even if bridges are
 // connected, and removes its socket. The next request starts another.
 func TestIdlePoolEnds(t *testing.T) {
 	path := socket(t)
@@ -772,7 +772,7 @@ func TestMutePoolReleases(t *testing.T) {
 	})
 }
 
-// An answer that arrives slowly is no silence.
+// A pool that answers slowly does not count as silent.
 func TestSlowAnswerIsNoSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newTestClient(t, "", func(cfg *Config) {

@@ -24,7 +24,7 @@ import (
 // takes its place.
 const probeTimeout = 5 * time.Second
 
-// socketPattern matches the sockets of the pools of all versions.
+// socketPattern matches the sockets of pools of all versions.
 const socketPattern = "pool-*.sock"
 
 // killed finds the sockets of pools that were killed. No other version of Pollux would
@@ -34,7 +34,7 @@ var killed = disk.Leftovers{Pattern: socketPattern, Type: sock.FileType, Abandon
 // ErrRunning reports that a pool is running already.
 var ErrRunning = errors.New("a pool is running already")
 
-// SocketPath returns the path of the pool's socket. Its name depends on build, which
+// SocketPath returns where the pool's socket is. Its name depends on build, which
 // identifies this build of Pollux: bridges of another version use another pool. So do
 // bridges with raised rights, see [proc.Elevated]: no other process may have a pool run a program
 // with these rights.
@@ -55,7 +55,7 @@ func socketName(build string, elevated bool) string {
 	return name + ".sock"
 }
 
-// Sockets returns the paths of the sockets of all pools, running or not.
+// Sockets returns the paths of all pools' sockets, whether the pools run or not.
 func Sockets() ([]string, error) {
 	dir, err := disk.RuntimeDir()
 	if err != nil {

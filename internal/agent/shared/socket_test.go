@@ -50,7 +50,7 @@ func TestSocketName(t *testing.T) {
 	}
 }
 
-// A pool that was killed leaves its socket. Nobody is there, which is no error of a connection.
+// A pool that was killed leaves its socket. No process serves it, which does not count as a connection that ended.
 func TestEndedAfterAKill(t *testing.T) {
 	path := socket(t)
 	l, err := sock.Listen(path)

@@ -28,7 +28,7 @@ import (
 	"pollux/internal/sys/systest"
 )
 
-// The processes of the stress test are this test binary, started again with one argument.
+// The stress test starts this test binary again, with one argument, for each of its processes.
 const (
 	poolRole   = "stress-pool"
 	bridgeRole = "stress-bridge"
@@ -89,7 +89,7 @@ func stressPool() error {
 	return s.Serve(context.Background(), l)
 }
 
-// A stressCall is a line that a bridge of the stress test reads, and a stressAnswer one that
+// A stressCall is a line that a bridge in the stress test reads, and a stressAnswer one that
 // it writes.
 type stressCall struct {
 	ID                           int
@@ -245,7 +245,7 @@ func (s *stressSeat) replace() {
 	s.start()
 }
 
-// leave lets the bridge end by itself.
+// leave lets the bridge end without a signal.
 func (s *stressSeat) leave() {
 	s.in.Close()
 	<-s.gone

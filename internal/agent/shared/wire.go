@@ -17,11 +17,11 @@ import (
 	"pollux/internal/jsonrpc"
 )
 
-// Protocol is the version of the messages between bridges and pools. Both sides must
+// Protocol is the version of the wire between bridges and pools. Both sides must
 // have the same, except for status and stop, which are as they were in version 1.
 const Protocol = 2
 
-// commandProtocol is what a command says, which only calls status and stop. It reaches pools
+// commandProtocol is the version in a command's Hello: a command only calls status and stop. It reaches pools
 // of all versions.
 const commandProtocol = 1
 
@@ -169,7 +169,7 @@ type checkResult struct {
 	failure
 }
 
-// A record is what a bridge knows of a conversation with N exchanges. In a question,
+// A record describes a conversation with N exchanges, as a bridge knows it. In a question,
 // N is how many the bridge knows.
 type record struct {
 	ID   string          `json:"id"`
@@ -216,7 +216,7 @@ type Status struct {
 	PID     int       `json:"pid"`
 	Version string    `json:"version"`
 	Started time.Time `json:"started"`
-	// Socket is the path of the pool's socket.
+	// Socket is the path of its socket.
 	Socket string `json:"socket"`
 	// Memory is the result of proc.Memory for the pool itself, in bytes, or 0 if unknown.
 	Memory int64 `json:"memory"`

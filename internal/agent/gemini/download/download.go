@@ -117,8 +117,8 @@ const renameTimeout = 20 * time.Second
 // errPlaced reports that another process has installed the release.
 var errPlaced = errors.New("the release is installed")
 
-// place renames the new tree to dir and returns the path of the release's command. Windows
-// refuses that while a virus scanner reads one of the files.
+// place renames the new tree to dir and returns the path of its command. Windows refuses that
+// while a virus scanner reads a file in the tree.
 func place(ctx context.Context, tree, dir string, rename func(from, to string) error) (string, error) {
 	if _, ok := find(dir); !ok { // it may be damaged
 		os.RemoveAll(dir)

@@ -58,7 +58,7 @@ func started() (version string, ok bool) {
 	return string(script), true
 }
 
-// node is the name of the fake's program on Windows.
+// node names the fake's program on Windows.
 const node = "node.exe"
 
 // Install writes a fake with a version into dir and returns its path.
@@ -178,7 +178,7 @@ var faults = map[string]func(prompt string, n int){
 		time.Sleep(time.Duration(n) * time.Millisecond)
 		answer("slowly")
 	},
-	// An error of the model's service.
+	// An error from the model's service.
 	"error": func(prompt string, n int) {
 		os.Exit(n % 256)
 	},

@@ -41,14 +41,14 @@ func Home(env agent.Env) (string, error) {
 	return filepath.Join(home, ".gemini"), nil
 }
 
-// UserFile returns the path of the user's settings, in this process's
+// UserFile returns the path of the file with the user's settings, in this process's
 // environment. The file may not exist.
 func UserFile() (string, error) {
 	home, err := Home(nil)
 	return filepath.Join(home, "settings.json"), err
 }
 
-// SystemDir returns the directory of the administrator's settings and policies.
+// SystemDir returns the directory with the administrator's settings and policies.
 func SystemDir() string {
 	switch runtime.GOOS {
 	case "darwin":
@@ -59,7 +59,7 @@ func SystemDir() string {
 	return "/etc/gemini-cli"
 }
 
-// SystemFiles returns the paths of the administrator's settings, and of the
+// SystemFiles returns the paths of two files: the administrator's settings, and the
 // defaults. The files may not exist.
 func SystemFiles(env agent.Env) (system, defaults string) {
 	system = cmp.Or(env.Get("GEMINI_CLI_SYSTEM_SETTINGS_PATH"), filepath.Join(SystemDir(), "settings.json"))
@@ -161,7 +161,7 @@ func Load(env agent.Env, dir string) (Settings, error) {
 	return s, nil
 }
 
-// read returns one layer, or nil if there is no such file.
+// read returns one layer, or nil if the file does not exist.
 func read(name, path string, system bool) *Layer {
 	if _, err := os.Stat(path); err != nil {
 		return nil

@@ -35,7 +35,7 @@ type Pool struct {
 	// that does; empty if the environment does.
 	Off     bool
 	OffLine string
-	// Socket returns the path of the pool's socket.
+	// Socket returns the path of a pool's socket.
 	Socket func() (string, error)
 	// Connect connects to the pool, and starts one if necessary.
 	Connect func(context.Context) (io.ReadWriteCloser, error)
