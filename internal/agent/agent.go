@@ -180,7 +180,7 @@ type Tokens struct {
 }
 
 // An Event is something that happened in a run: [Queued], [Starting], [Started], [Text],
-// [ToolUse], [ToolResult], [Retry], [FellBack], [Warning] or [Stats].
+// [ToolUse], [ToolResult], [Retry] or [FellBack].
 type Event interface{ event() }
 
 type (
@@ -215,13 +215,6 @@ type (
 		// Unsure reports whether the retry may belong to another request.
 		Unsure bool
 	}
-	// A Warning is a message from the agent during the run.
-	Warning struct{ Message string }
-	// Stats are the statistics of the run.
-	Stats struct {
-		Model  string
-		Tokens Tokens
-	}
 )
 
 func (Queued) event()     {}
@@ -232,5 +225,3 @@ func (Text) event()       {}
 func (ToolUse) event()    {}
 func (ToolResult) event() {}
 func (Retry) event()      {}
-func (Warning) event()    {}
-func (Stats) event()      {}

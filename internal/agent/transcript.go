@@ -45,9 +45,6 @@ func NewTranscript(a *Agent, env Env, change bool, emit func(Event)) *Transcript
 
 func (t *Transcript) Emit(ev Event) { t.emit(ev) }
 
-// Warn emits a [Warning] with a message from the agent.
-func (t *Transcript) Warn(message string) { t.emit(Warning{Message: t.agent.Tidy(t.env, message)}) }
-
 // Text adds a piece of text from the model, written at the given time.
 func (t *Transcript) Text(text string, at time.Time) {
 	if t.answer.Len() > 0 && at.Sub(t.lastText) >= restartDelay {
@@ -152,9 +149,6 @@ func (t *Transcript) Fault(looping bool, news time.Time, idle time.Duration) *Er
 
 // SetModel records the requested model.
 func (t *Transcript) SetModel(model string) { t.model = model }
-
-// Model returns the model, if it is known yet.
-func (t *Transcript) Model() string { return t.model }
 
 // SetUsage records the agent's statistics: the model that answered, if known,
 // and the tokens.

@@ -155,7 +155,6 @@ func (p *parser) readLine(line []byte) {
 		if ev.Severity == "error" || p.message == "" {
 			p.message = ev.Message
 		}
-		p.t.Warn(ev.Message)
 	case "result":
 		p.ended, p.status = true, ev.Status
 		if ev.Error != nil && ev.Error.Message != "" {
@@ -181,7 +180,6 @@ func (p *parser) count(s *wireStats) {
 		}
 	}
 	p.t.SetUsage(model, tokens)
-	p.t.Emit(agent.Stats{Model: p.t.Model(), Tokens: tokens})
 }
 
 // Finish implements [agent.Parser].

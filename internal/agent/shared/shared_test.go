@@ -187,8 +187,7 @@ func TestNothingIsLostOnTheWay(t *testing.T) {
 		agent.Queued{}, agent.Queued{Position: 2}, agent.Starting{}, agent.Started{}, agent.Text{Text: "a\n\u2028b"},
 		agent.ToolUse{Name: "read_file", Summary: "x.go"}, agent.ToolResult{Name: "read_file", Message: "no such file"},
 		agent.Retry{Attempt: 2, Wait: time.Minute, Kind: agent.Capacity, Message: "busy", Unsure: true},
-		agent.FellBack{Fallback: agent.Fallback{From: "a", To: "b", Why: "c"}}, agent.Warning{Message: "w"},
-		agent.Stats{Model: "m", Tokens: agent.Tokens{Input: 1, Output: 2, Cached: 3, Total: 4}},
+		agent.FellBack{Fallback: agent.Fallback{From: "a", To: "b", Why: "c"}},
 	}
 	if len(sentEvents)-1 != len(events) {
 		t.Errorf("%d of %d types are tested", len(sentEvents)-1, len(events))

@@ -189,7 +189,7 @@ type stopParams struct {
 // events holds an event of each type.
 var events = []agent.Event{
 	agent.Queued{}, agent.Starting{}, agent.Started{}, agent.Text{}, agent.ToolUse{}, agent.ToolResult{},
-	agent.Retry{}, agent.FellBack{}, agent.Warning{}, agent.Stats{},
+	agent.Retry{}, agent.FellBack{},
 }
 
 func eventName(ev agent.Event) string { return reflect.TypeOf(ev).Name() }
