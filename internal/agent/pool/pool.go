@@ -240,7 +240,7 @@ func (p *Pool) startUnchecked(from agent.Source, program agent.Program, k key) {
 
 // Attempt answers a request with a process that stays or, if none can be used, with another
 // one. See [agent.Runner].
-func (p *Pool) Attempt(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
+func (p *Pool) Attempt(ctx context.Context, req agent.Request, emit func(agent.Event)) (result agent.Result, err error) {
 	if p.agent.Warm.CanChange == nil {
 		req.Change = nil
 	}
@@ -253,23 +253,20 @@ func (p *Pool) Attempt(ctx context.Context, req agent.Request, emit func(agent.E
 	p.tasks.Add(1)
 	p.mu.Unlock()
 	defer p.tasks.Done()
-	result, over, err := p.attempt(ctx, req, emit)
-	if over == nil {
-		req.Released()
-		return result, err
-	}
-	p.tasks.Go(func() {
-		<-over
-		req.Released()
-	})
-	return result, err
-}
-
-// attempt is [Pool.Attempt]. If over is not nil, it is closed when no process works on the
-// request any more.
-func (p *Pool) attempt(ctx context.Context, req agent.Request, emit func(agent.Event)) (result agent.Result, over <-chan struct{}, err error) {
+	var over <-chan struct{} // closed when no process works on the request any more; nil if none does
+	defer func() {
+		if over == nil {
+			req.Released()
+			return
+		}
+		p.tasks.Go(func() {
+			<-over
+			req.Released()
+		})
+	}()
 	if req.Spawn || p.alone {
-		return p.runAlone(ctx, req, emit)
+		result, over, err = p.runAlone(ctx, req, emit)
+		return result, err
 	}
 	emitted := false // anything except the start
 	watch := func(ev agent.Event) {
@@ -279,7 +276,7 @@ func (p *Pool) attempt(ctx context.Context, req agent.Request, emit func(agent.E
 		emit(ev)
 	}
 	for first := true; ; first = false {
-		result, over, err := p.warmly(ctx, req, watch)
+		result, over, err = p.warmly(ctx, req, watch)
 		if errors.Is(err, errMute) && over != nil { // in a step before the prompt
 			<-over
 			err = errCold
@@ -290,7 +287,8 @@ func (p *Pool) attempt(ctx context.Context, req agent.Request, emit func(agent.E
 		if errors.Is(err, errCold) {
 			p.log.Info("no warm process: starting the agent for this request", "agent", p.agent.DisplayName,
 				"why", p.agent.Tidy(req.Source.Env, err.Error()))
-			return p.runAlone(ctx, req, emit)
+			result, over, err = p.runAlone(ctx, req, emit)
+			return result, err
 		}
 		var fault *agent.Error
 		crashed := errors.As(err, &fault) && fault.Kind == agent.Crashed && ctx.Err() == nil
@@ -301,7 +299,7 @@ func (p *Pool) attempt(ctx context.Context, req agent.Request, emit func(agent.E
 		if over != nil {
 			result.Runner, result.Changed = agent.Warmed, req.Change != nil
 		}
-		return result, over, err
+		return result, err
 	}
 }
 

@@ -140,61 +140,55 @@ func (c *Client) enter() bool {
 }
 
 // Run implements [agent.Runner].
-func (c *Client) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
+func (c *Client) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (result agent.Result, err error) {
 	released := req.Released
 	if released == nil {
 		released = func() {}
 	}
 	if !c.enter() {
 		released()
-		return agent.Result{}, agent.ErrClosed
+		return result, agent.ErrClosed
 	}
 	defer c.asking.Done()
-	result, over, err := c.run(ctx, req, emit)
-	if over == nil {
-		released()
-		return result, err
-	}
-	c.calls.Go(func() {
-		<-over
-		released()
-	})
-	return result, err
-}
-
-// run is [Client.Run]. If over is not nil, it is closed when no process works on the request any
-// more.
-func (c *Client) run(ctx context.Context, req agent.Request, emit func(agent.Event)) (result agent.Result, over <-chan struct{}, err error) {
+	var over <-chan struct{} // closed when no process works on the request any more; nil if none does
+	defer func() {
+		if over == nil {
+			released()
+			return
+		}
+		c.calls.Go(func() {
+			<-over
+			released()
+		})
+	}()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(c.ctx, func() { cancel(agent.ErrClosed) })()
 	there := req
 	var ok bool
 	if there.Dir, ok = c.cfg.There(req.Dir); !ok {
-		return result, nil, fmt.Errorf("%s is in no --map: add --map %s=THERE, with its name where the pool runs", req.Dir, req.Dir)
+		return result, fmt.Errorf("%s is in no --map: add --map %s=THERE, with its name where the pool runs", req.Dir, req.Dir)
 	}
-	err = c.try(ctx, func(conn *clientConn) error {
-		var lost error
-		if result, over, lost = conn.follow(ctx, there, emit); errors.Is(lost, errLost) {
+	err = c.try(ctx, func(conn *clientConn) (err error) {
+		if result, over, err = conn.follow(ctx, there, emit); errors.Is(err, errLost) {
 			over = nil
-			c.log.Info("the pool ended during a request: trying again", "error", lost)
+			c.log.Info("the pool ended during a request: trying again", "error", err)
 		}
-		return lost
+		return err
 	})
 	if over != nil || ctx.Err() != nil {
-		return result, over, err
+		return result, err
 	}
 	if errors.Is(err, errLost) {
 		err = fmt.Errorf("%w %d times before the answer: try again", errLost, maxAttempts)
 	}
 	local, err := c.openLocal(err)
 	if err != nil {
-		return result, nil, err
+		return result, err
 	}
 	done := make(chan struct{})
-	req.Released = func() { close(done) }
-	result, err = local.Run(ctx, req, emit)
-	return result, done, err
+	over, req.Released = done, func() { close(done) }
+	return local.Run(ctx, req, emit)
 }
 
 // try calls f with a connection, and again with the next one if that ends.
