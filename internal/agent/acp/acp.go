@@ -184,7 +184,7 @@ func (c *Conn) Prompt(session string, content []agent.Content, sent chan<- struc
 	if err == nil {
 		err = json.Unmarshal(raw, &res)
 	}
-	return agent.PromptResult{StopReason: res.StopReason, Raw: raw}, responseError(err)
+	return agent.PromptResult{StopReason: res.StopReason, Raw: raw}, Refused(err)
 }
 
 // Cancel implements [agent.Conn].
@@ -197,11 +197,11 @@ func (c *Conn) Cancel(session string, sent <-chan struct{}) {
 
 // call sends a request and waits for the response.
 func (c *Conn) call(ctx context.Context, method string, params, result any) error {
-	return responseError(c.rpc.Call(ctx, method, params, result))
+	return Refused(c.rpc.Call(ctx, method, params, result))
 }
 
-// responseError returns an error response as an [*agent.Refused].
-func responseError(err error) error {
+// Refused returns an error response as an [*agent.Refused], and other errors as they are.
+func Refused(err error) error {
 	var rpc *jsonrpc.Error
 	if !errors.As(err, &rpc) {
 		return err

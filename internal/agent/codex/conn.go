@@ -4,13 +4,13 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"sync"
 	"time"
 
 	"pollux/internal/agent"
+	"pollux/internal/agent/acp"
 	"pollux/internal/jsonrpc"
 )
 
@@ -87,16 +87,7 @@ func (c *Conn) serve(ctx context.Context, conn *jsonrpc.Conn, req *jsonrpc.Reque
 
 // call sends a request and reads the response into result.
 func (c *Conn) call(ctx context.Context, method string, params, result any) error {
-	return refused(c.rpc.Call(ctx, method, params, result))
-}
-
-// refused returns an error response as an [*agent.Refused].
-func refused(err error) error {
-	var rpc *jsonrpc.Error
-	if errors.As(err, &rpc) {
-		return &agent.Refused{Code: int(rpc.Code), Message: rpc.Message}
-	}
-	return err
+	return acp.Refused(c.rpc.Call(ctx, method, params, result))
 }
 
 // Done implements [agent.Conn].
@@ -221,7 +212,7 @@ func (c *Conn) Prompt(session string, content []agent.Content, sent chan<- struc
 		} `json:"turn"`
 	}
 	if err == nil {
-		err = refused(start.Wait(context.Background(), &started))
+		err = acp.Refused(start.Wait(context.Background(), &started))
 	}
 	if err != nil {
 		return agent.PromptResult{}, err
