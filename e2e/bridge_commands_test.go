@@ -54,20 +54,23 @@ func bridgeRunsNoCommand(t *testing.T) {
 	}
 	all := []string{"init", "evil now"}
 	if runner(t) == agent.Spawned { // it starts a process per prompt
-		for _, prompt := range all {
-			ask("\ufeff/", prompt)
+		for _, start := range []string{"\ufeff/", "/", " /"} {
+			if start == "\ufeff/" || !testing.Short() {
+				ask(start, all[0])
+				ask(start, all[1])
+			}
 		}
 		w.wantNothingLeft(c)
 		return
 	}
 	all = append(all, "extensions uninstall mine", "extensions disable mine --scope user", "extensions link "+other)
-	for _, start := range []string{"\ufeff/", "\ufeff$", "/ ", "\u200b/", "\x00/"} {
+	for _, start := range []string{"/", "\ufeff/", "\ufeff$", "/ ", "\u200b/", "\x00/"} {
 		for _, prompt := range all {
 			ask(start, prompt)
 		}
 	}
 	for _, prompt := range []string{
-		"extensions install " + other, "extensions enable mine --scope user", "extensions update --all", "memory refresh", "restore", "help",
+		"extensions install " + other, "extensions enable mine --scope user", "extensions update --all", "memory refresh", "restore", "help", "about what?",
 	} {
 		ask("\ufeff/", prompt)
 		ask("\ufeff$", prompt)

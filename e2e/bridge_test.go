@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -216,57 +214,6 @@ func bridgeQueryReadsAndAnswers(t *testing.T) {
 	for next(t, "report of the reading", c.reported) != "reading hello.txt" {
 	}
 	w.wantNothingLeft(c)
-}
-
-func TestBridgeFilesAndImages(t *testing.T) {
-	t.Parallel()
-	warmOrEach(t, bridgeFilesAndImages)
-}
-
-func bridgeFilesAndImages(t *testing.T) {
-	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
-		return fakemodel.Say(r.Prompt + strings.Join(r.Images, ","))
-	})
-	w.file("a b.py", "@decorator\ndef f(): pass\n")
-	w.file("it's (1), 2.png", "\x89PNG\r\n\x1a\n"+strings.Repeat("\x00", 64))
-	w.file("secret.txt", "TOPSECRET")
-	if err := os.WriteFile(filepath.Join(w.home, "outside.txt"), []byte("OUTSIDE"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c := w.bridge()
-	o := c.call("query", map[string]any{
-		"prompt": "mail me@secret.txt and @secret.txt, @@secret.txt, @@@secret.txt",
-		"files":  []string{"a b.py", "it's (1), 2.png", "../home/outside.txt", "missing.txt"},
-	})
-	o.want(t, false, "mail me@secret.txt and @secret.txt", "@decorator\ndef f(): pass", "image/png", "left out ../home/outside.txt: it is outside", "left out missing.txt: there is no such file")
-	if strings.Contains(o.text, "TOPSECRET") || strings.Contains(o.text, "OUTSIDE") {
-		t.Errorf("the CLI read a file that nobody sent: %q", o.text)
-	}
-}
-
-// A prompt that starts with a slash does not run a command of the CLI.
-func TestBridgePromptsAreNoCommands(t *testing.T) {
-	t.Parallel()
-	warmOrEach(t, bridgePromptsAreNoCommands)
-}
-
-func bridgePromptsAreNoCommands(t *testing.T) {
-	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply { return fakemodel.Say("asked: " + r.Prompt) })
-	commands := filepath.Join(w.project, ".gemini", "commands")
-	if err := os.MkdirAll(commands, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(commands, "evil.toml"), []byte(`prompt = "the command's own words: {{args}}"`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c := w.bridge()
-	for _, prompt := range []string{"/about what?", "/evil now", " /evil now"} {
-		o := c.call("query", map[string]any{"prompt": prompt})
-		o.want(t, false, "asked:", prompt)
-		if strings.Contains(o.text, "own words") {
-			t.Errorf("%s ran a command: %s", prompt, o.text)
-		}
-	}
 }
 
 // attack is a model that tries to write, to run commands and to read what it
@@ -520,45 +467,6 @@ func bridgeTimesOut(t *testing.T) {
 	w.wantNothingLeft(c)
 }
 
-func TestBridgeCancels(t *testing.T) {
-	t.Parallel()
-	eachRunnerAndPool(t, bridgeCancels)
-}
-
-func bridgeCancels(t *testing.T) {
-	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
-		if strings.Contains(r.Prompt, "hang") {
-			return fakemodel.Reply{Hang: true}
-		}
-		return fakemodel.Say("free again")
-	})
-	c := w.bridge("GEMINI_MAX_CONCURRENT=1")
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() {
-		_, err := c.CallTool(ctx, &mcp.CallToolParams{Name: "query", Arguments: map[string]any{"prompt": "hang"}})
-		done <- err
-	}()
-	if _, err := w.model.Wait(w.context(), func(r fakemodel.Request) bool { return strings.Contains(r.Prompt, "hang") }); err != nil {
-		t.Fatal(err)
-	}
-	running := c.agents()
-	if len(running) == 0 {
-		t.Fatal("no CLI runs")
-	}
-	cancel()
-	if err := next(t, "end of the call", done); err == nil {
-		t.Error("a cancelled call has a result")
-	}
-	if runner(t) == agent.Spawned {
-		for _, pid := range running {
-			waitGone(t, pid)
-		}
-	}
-	c.call("query", map[string]any{"prompt": "hi"}).want(t, false, "free again")
-	w.wantNothingLeft(c)
-}
-
 // The CLI exits with the bridge, however the bridge exits.
 func TestBridgeLeavesNoCLI(t *testing.T) {
 	t.Parallel()
@@ -614,110 +522,4 @@ func bridgeLeavesNoCLI(t *testing.T) {
 			}
 		})
 	}
-}
-
-// An answer of 20 MB is cut. The part that is kept is valid text and can be
-// fetched in pages.
-func TestBridgeHugeAnswer(t *testing.T) {
-	t.Parallel()
-	warmOrEach(t, bridgeHugeAnswer)
-}
-
-func bridgeHugeAnswer(t *testing.T) {
-	// The CLI stops an answer that repeats itself.
-	random := rand.New(rand.NewPCG(1, 2))
-	var parts []fakemodel.Part
-	for range 20 {
-		var b strings.Builder
-		for b.Len() < 1<<20 {
-			fmt.Fprintf(&b, "Grüße %d, 世界 %x!\n", random.Uint64(), random.Uint64())
-		}
-		parts = append(parts, fakemodel.Part{Text: b.String()})
-	}
-	w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Reply{Parts: parts} })
-	c := w.bridge()
-	o := c.call("query", map[string]any{"prompt": "hi", "timeout": 80000})
-	o.want(t, false, "[Part 1 of ", "was cut after")
-	chunk := o.Meta["chunk"].(map[string]any)
-	total := int(chunk["total"].(float64))
-	if len(o.text) > 8<<10 || total < 900 {
-		t.Errorf("a first part of %d bytes, of %d", len(o.text), total)
-	}
-	second := c.call("fetch-chunk", map[string]any{"cacheKey": chunk["cacheKey"], "chunkIndex": 2})
-	if both := o.text + second.text; !strings.HasPrefix(parts[0].Text, both) {
-		t.Error("the joined parts differ from the answer")
-	}
-	w.wantNothingLeft(c)
-}
-
-func TestBridgeSearches(t *testing.T) {
-	t.Parallel()
-	eachRunnerAndPool(t, bridgeSearches)
-}
-
-func bridgeSearches(t *testing.T) {
-	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
-		switch {
-		case slices.Contains(r.Tools, "googleSearch"):
-			return fakemodel.Say("Go 1.26 is out.")
-		case r.Step == 0:
-			return fakemodel.CallTool("google_web_search", map[string]any{"query": "newest Go"})
-		}
-		return fakemodel.Say("Found: " + string(r.Results[0].Response))
-	})
-	c := w.bridge()
-	c.call("search", map[string]any{"query": "newest Go"}).want(t, false, "Go 1.26 is out")
-	for next(t, "report of the search", c.reported) != `searching the web for "newest Go"` {
-	}
-}
-
-func TestBridgeStructured(t *testing.T) {
-	t.Parallel()
-	warmOrEach(t, bridgeStructured)
-}
-
-func bridgeStructured(t *testing.T) {
-	schema := `{"$schema": "http://json-schema.org/draft-07/schema#", "type": "object",
-		"properties": {"when": {"type": "string", "format": "date"}}, "required": ["when"]}`
-	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
-		if strings.Contains(r.Prompt, "is not valid") {
-			return fakemodel.Say("```json\n{ \"when\": \"2026-11-21\" }\n```")
-		}
-		return fakemodel.Say(`{"when": "tomorrow"}`)
-	})
-	c := w.bridge()
-	o := c.call("structured", map[string]any{"prompt": "when?", "schema": schema})
-	o.want(t, false)
-	if o.text != `{"when":"2026-11-21"}` || len(o.Content) != 1 || o.Meta["repaired"] != true {
-		t.Errorf("got %q, %v", o.text, o.Meta)
-	}
-	got, _ := json.Marshal(o.StructuredContent)
-	if string(got) != o.text {
-		t.Errorf("structuredContent is %s", got)
-	}
-}
-
-func TestBridgeChangeMode(t *testing.T) {
-	t.Parallel()
-	warmOrEach(t, bridgeChangeMode)
-}
-
-func bridgeChangeMode(t *testing.T) {
-	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
-		return fakemodel.Say("I rename it.\n\n**FILE: greet.py:1-2**\n===OLD===\ndef greet():\n    pass\n===NEW===\ndef hello():\n    pass\n===END===\n\n" +
-			"**NEW FILE: docs/hello.md**\n===NEW===\n# Hello\n===END===\nDone!")
-	})
-	w.file("greet.py", "def greet():\r\n    pass\r\n")
-	c := w.bridge()
-	o := c.call("query", map[string]any{"prompt": "rename greet to hello", "changeMode": true})
-	o.want(t, false, "I rename it.", "+def hello():")
-	w.wantFile(filepath.Join(w.project, "greet.py"), "def greet():\r\n    pass\r\n")
-	changes := o.StructuredContent.(map[string]any)
-	apply := exec.Command("git", "-c", "core.autocrlf=false", "apply", "-") // Git for Windows sets it
-	apply.Dir, apply.Stdin = w.project, strings.NewReader(changes["diff"].(string))
-	if out, err := apply.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s\n%s", err, out, changes["diff"])
-	}
-	w.wantFile(filepath.Join(w.project, "greet.py"), "def hello():\r\n    pass\r\n")
-	w.wantFile(filepath.Join(w.project, "docs", "hello.md"), "# Hello\n")
 }

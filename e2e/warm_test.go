@@ -12,41 +12,6 @@ import (
 	"pollux/internal/fakemodel"
 )
 
-// A query continues an earlier conversation: the model gets the earlier turns.
-// In a new conversation it gets none of them.
-func TestBridgeConversation(t *testing.T) {
-	t.Parallel()
-	eachRunnerAndPool(t, func(t *testing.T) {
-		w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
-			return fakemodel.Say("Noted.")
-		})
-		c := w.bridge()
-		first := c.call("query", map[string]any{"prompt": "my number is 4711"})
-		first.want(t, false, "Noted.", "sessionId")
-		id, _ := first.Meta["sessionId"].(string)
-		if id == "" || first.Meta["runner"] != runner(t) {
-			t.Fatalf("_meta is %v", first.Meta)
-		}
-		c.call("query", map[string]any{"prompt": "what is my number?", "sessionId": id}).want(t, false, "Noted.")
-		c.call("query", map[string]any{"prompt": "what is my number then?"}).want(t, false, "Noted.")
-		knew := map[string]bool{}
-		for _, r := range w.model.Requests() {
-			for _, q := range []string{"what is my number?", "what is my number then?"} {
-				if strings.Contains(r.Prompt, q) {
-					knew[q] = strings.Contains(r.Text, "4711")
-				}
-			}
-		}
-		if !knew["what is my number?"] || knew["what is my number then?"] {
-			t.Errorf("the model had the number: %v", knew)
-		}
-		c.call("list-sessions", nil).want(t, false, id, "my number is 4711")
-		c.call("close-session", map[string]any{"sessionId": id}).want(t, false, "closed")
-		c.call("query", map[string]any{"prompt": "x", "sessionId": id}).want(t, true, "no session")
-		w.wantNothingLeft(c)
-	})
-}
-
 // A request for one workspace contains nothing of another, nor of files that
 // have left the workspace.
 func TestWarmIsolation(t *testing.T) {

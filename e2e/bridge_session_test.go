@@ -1,0 +1,238 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"pollux/internal/agent"
+	"pollux/internal/fakemodel"
+)
+
+// A bridgeStory is a part of the session of one bridge.
+type bridgeStory struct {
+	name string
+	mark string // in each of its prompts, and in none of a later story
+	// model answers its prompts.
+	model fakemodel.Script
+	// run asks. The client and its world belong to the story's test.
+	run func(t *testing.T, c *bridgeClient)
+	// shared is set if the runner makes no difference: with -short, only warm processes do it.
+	shared bool
+}
+
+var bridgeStories = []bridgeStory{
+	{name: "files and images", mark: "mail me", model: echo, run: bridgeFilesAndImages, shared: true},
+	{name: "change mode", mark: "rename greet", model: func(fakemodel.Request) fakemodel.Reply {
+		return fakemodel.Say("I rename it.\n\n**FILE: greet.py:1-2**\n===OLD===\ndef greet():\n    pass\n===NEW===\ndef hello():\n    pass\n===END===\n\n" +
+			"**NEW FILE: docs/hello.md**\n===NEW===\n# Hello\n===END===\nDone!")
+	}, run: bridgeChangeMode, shared: true},
+	{name: "huge answer", mark: "tell everything", model: func(fakemodel.Request) fakemodel.Reply {
+		return fakemodel.Reply{Parts: hugeAnswer()}
+	}, run: bridgeHugeAnswer, shared: true},
+	{name: "conversation", mark: "my number", model: func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("Noted.") },
+		run: bridgeConversation},
+	{name: "search", mark: "newest Go", model: searches, run: bridgeSearches},
+	{name: "cancelled", mark: "free or hang", model: func(r fakemodel.Request) fakemodel.Reply {
+		if strings.Contains(r.Prompt, "hang now") {
+			return fakemodel.Reply{Hang: true}
+		}
+		return fakemodel.Say("free again")
+	}, run: bridgeCancels},
+	{name: "structured", mark: "date", model: answersInvalid, run: bridgeStructured, shared: true},
+}
+
+// What MCP clients ask, with each runner. One bridge answers all, because the start of an agent
+// takes longer.
+func TestBridgeSession(t *testing.T) {
+	t.Parallel()
+	eachRunnerAndPool(t, func(t *testing.T) {
+		w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
+			for _, story := range bridgeStories {
+				if strings.Contains(r.Prompt, story.mark) {
+					return story.model(r)
+				}
+			}
+			return fakemodel.Say("no story has this prompt: " + r.Prompt)
+		})
+		c := w.bridge("GEMINI_MAX_CONCURRENT=1")
+		for _, story := range bridgeStories {
+			if story.shared && (pooled(t) || testing.Short() && runner(t) != agent.Warmed) {
+				continue
+			}
+			t.Run(story.name, func(t *testing.T) {
+				own, client := *w, *c
+				own.t, client.w = t, &own
+				story.run(t, &client)
+			})
+		}
+		w.wantNothingLeft(c)
+	})
+}
+
+// echo is a model that repeats the prompt and names the images.
+func echo(r fakemodel.Request) fakemodel.Reply {
+	return fakemodel.Say(r.Prompt + strings.Join(r.Images, ","))
+}
+
+func bridgeFilesAndImages(t *testing.T, c *bridgeClient) {
+	w := c.w
+	w.file("a b.py", "@decorator\ndef f(): pass\n")
+	w.file("it's (1), 2.png", "\x89PNG\r\n\x1a\n"+strings.Repeat("\x00", 64))
+	w.file("secret.txt", "TOPSECRET")
+	w.writeHome("outside.txt", "OUTSIDE")
+	o := c.call("query", map[string]any{
+		"prompt": "mail me@secret.txt and @secret.txt, @@secret.txt, @@@secret.txt",
+		"files":  []string{"a b.py", "it's (1), 2.png", "../home/outside.txt", "missing.txt"},
+	})
+	o.want(t, false, "mail me@secret.txt and @secret.txt", "@decorator\ndef f(): pass", "image/png", "left out ../home/outside.txt: it is outside", "left out missing.txt: there is no such file")
+	if strings.Contains(o.text, "TOPSECRET") || strings.Contains(o.text, "OUTSIDE") {
+		t.Errorf("the CLI read a file that nobody sent: %q", o.text)
+	}
+}
+
+// answersInvalid is a model whose first answer does not fit the schema.
+func answersInvalid(r fakemodel.Request) fakemodel.Reply {
+	if strings.Contains(r.Prompt, "is not valid") {
+		return fakemodel.Say("```json\n{ \"when\": \"2026-11-21\" }\n```")
+	}
+	return fakemodel.Say(`{"when": "tomorrow"}`)
+}
+
+func bridgeStructured(t *testing.T, c *bridgeClient) {
+	schema := `{"$schema": "http://json-schema.org/draft-07/schema#", "type": "object",
+		"properties": {"when": {"type": "string", "format": "date"}}, "required": ["when"]}`
+	o := c.call("structured", map[string]any{"prompt": "which date?", "schema": schema})
+	o.want(t, false)
+	if o.text != `{"when":"2026-11-21"}` || len(o.Content) != 1 || o.Meta["repaired"] != true {
+		t.Errorf("got %q, %v", o.text, o.Meta)
+	}
+	got, _ := json.Marshal(o.StructuredContent)
+	if string(got) != o.text {
+		t.Errorf("structuredContent is %s", got)
+	}
+}
+
+func bridgeChangeMode(t *testing.T, c *bridgeClient) {
+	w := c.w
+	w.file("greet.py", "def greet():\r\n    pass\r\n")
+	o := c.call("query", map[string]any{"prompt": "rename greet to hello", "changeMode": true})
+	o.want(t, false, "I rename it.", "+def hello():")
+	w.wantFile(filepath.Join(w.project, "greet.py"), "def greet():\r\n    pass\r\n")
+	changes := o.StructuredContent.(map[string]any)
+	apply := exec.Command("git", "-c", "core.autocrlf=false", "apply", "-") // Git for Windows sets it
+	apply.Dir, apply.Stdin = w.project, strings.NewReader(changes["diff"].(string))
+	if out, err := apply.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s\n%s", err, out, changes["diff"])
+	}
+	w.wantFile(filepath.Join(w.project, "greet.py"), "def hello():\r\n    pass\r\n")
+	w.wantFile(filepath.Join(w.project, "docs", "hello.md"), "# Hello\n")
+}
+
+// hugeAnswer returns the parts of an answer of 20 MB. It does not repeat itself: the CLI would stop
+// it.
+func hugeAnswer() (parts []fakemodel.Part) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 20 {
+		var b strings.Builder
+		for b.Len() < 1<<20 {
+			fmt.Fprintf(&b, "Grüße %d, 世界 %x!\n", random.Uint64(), random.Uint64())
+		}
+		parts = append(parts, fakemodel.Part{Text: b.String()})
+	}
+	return parts
+}
+
+// An answer of 20 MB is cut. The part that is kept is valid text and can be
+// fetched in pages.
+func bridgeHugeAnswer(t *testing.T, c *bridgeClient) {
+	o := c.call("query", map[string]any{"prompt": "tell everything", "timeout": 80000})
+	o.want(t, false, "[Part 1 of ", "was cut after")
+	chunk := o.Meta["chunk"].(map[string]any)
+	total := int(chunk["total"].(float64))
+	if len(o.text) > 8<<10 || total < 900 {
+		t.Errorf("a first part of %d bytes, of %d", len(o.text), total)
+	}
+	second := c.call("fetch-chunk", map[string]any{"cacheKey": chunk["cacheKey"], "chunkIndex": 2})
+	if both := o.text + second.text; !strings.HasPrefix(hugeAnswer()[0].Text, both) {
+		t.Error("the joined parts differ from the answer")
+	}
+}
+
+// A query continues an earlier conversation: the model gets the earlier turns.
+// In a new conversation it gets none of them.
+func bridgeConversation(t *testing.T, c *bridgeClient) {
+	first := c.call("query", map[string]any{"prompt": "my number is 4711"})
+	first.want(t, false, "Noted.", "sessionId")
+	id, _ := first.Meta["sessionId"].(string)
+	if id == "" || first.Meta["runner"] != runner(t) {
+		t.Fatalf("_meta is %v", first.Meta)
+	}
+	c.call("query", map[string]any{"prompt": "what is my number?", "sessionId": id}).want(t, false, "Noted.")
+	c.call("query", map[string]any{"prompt": "what is my number then?"}).want(t, false, "Noted.")
+	knew := map[string]bool{}
+	for _, r := range c.w.model.Requests() {
+		for _, q := range []string{"what is my number?", "what is my number then?"} {
+			if strings.Contains(r.Prompt, q) {
+				knew[q] = strings.Contains(r.Text, "4711")
+			}
+		}
+	}
+	if !knew["what is my number?"] || knew["what is my number then?"] {
+		t.Errorf("the model had the number: %v", knew)
+	}
+	c.call("list-sessions", nil).want(t, false, id, "my number is 4711")
+	c.call("close-session", map[string]any{"sessionId": id}).want(t, false, "closed")
+	c.call("query", map[string]any{"prompt": "my number", "sessionId": id}).want(t, true, "no session")
+}
+
+// searches is a model that searches the web, and is the service that searches.
+func searches(r fakemodel.Request) fakemodel.Reply {
+	switch {
+	case slices.Contains(r.Tools, "googleSearch"):
+		return fakemodel.Say("Go 1.26 is out.")
+	case r.Step == 0:
+		return fakemodel.CallTool("google_web_search", map[string]any{"query": "newest Go"})
+	}
+	return fakemodel.Say("Found: " + string(r.Results[0].Response))
+}
+
+func bridgeSearches(t *testing.T, c *bridgeClient) {
+	c.call("search", map[string]any{"query": "newest Go"}).want(t, false, "Go 1.26 is out")
+	for next(t, "report of the search", c.reported) != `searching the web for "newest Go"` {
+	}
+}
+
+func bridgeCancels(t *testing.T, c *bridgeClient) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.CallTool(ctx, &mcp.CallToolParams{Name: "query", Arguments: map[string]any{"prompt": "free or hang: hang now"}})
+		done <- err
+	}()
+	if _, err := c.w.model.Wait(c.w.context(), func(r fakemodel.Request) bool { return strings.Contains(r.Prompt, "hang now") }); err != nil {
+		t.Fatal(err)
+	}
+	running := c.agents()
+	if len(running) == 0 {
+		t.Fatal("no CLI runs")
+	}
+	cancel()
+	if err := next(t, "end of the call", done); err == nil {
+		t.Error("a cancelled call has a result")
+	}
+	if runner(t) == agent.Spawned {
+		for _, pid := range running {
+			waitGone(t, pid)
+		}
+	}
+	c.call("query", map[string]any{"prompt": "free or hang?"}).want(t, false, "free again")
+}
