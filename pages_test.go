@@ -74,6 +74,7 @@ var securityTests = map[string]string{
 	"git runs no fsmonitor, hook, filter, remote or pager of the repository's configuration": "TestRepositoryIsNotTrusted TestOutsideRunsNoProgramOfTheRepository",
 	"No link leads the bridge's reads or changes out of the directory":                       "TestFiles TestChanges TestOverlayRefuses",
 	"A warm process belongs to one directory":                                                "TestWarmIsolation",
+	"Its modes, rules, commands and skills do not let an agent that":                         "TestMode TestFirstChangeIsAsked",
 	"The other agents load none of them":                                                     "TestAskCopilot TestAskOpencode TestAskQwen TestAskClaudeReadOnly TestAskCodex",
 	"Through the bridge the model can read and search, and change nothing":                   "TestBridgeIsReadOnly TestAskCodex TestAskClaudeReadOnly TestAskCopilot TestAskQwen TestAskOpencode",
 	"An agent that ignores the policy, or a tool that runs anyway, ends the call":            "TestIgnoredPolicyEndsTheRun TestStrayToolEndsTheRun TestRunners",

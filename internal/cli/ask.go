@@ -286,6 +286,9 @@ func (a *asking) ask(ctx context.Context, b *bridge.Bridge, row *agent.Agent) er
 	for _, n := range answer.Notes {
 		say(a.streams.Err, "%s", n)
 	}
+	if err == nil && a.in.Agent == "" && isTerminal(a.streams.Out) && len(b.Names()) > 1 {
+		say(a.streams.Err, "%s has answered (--agent asks another one)", row.DisplayName)
+	}
 	return err
 }
 

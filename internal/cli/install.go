@@ -87,7 +87,7 @@ file stays as it is. The clients are
 				return nil
 			}
 			say(streams.Err, "wrote %s", path)
-			say(streams.Err, "next: restart %s and ask it to ask another agent; `pollux doctor` checks what the bridge needs", c.Title)
+			say(streams.Err, "next: restart %s and tell it: ask another agent whether this is right; `pollux doctor` checks what the bridge needs", c.Title)
 			return nil
 		},
 	}

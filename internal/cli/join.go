@@ -41,6 +41,8 @@ type reached struct {
 	Env   map[string]string // leads the agent to it, and other programs to its socket
 	Notes []string
 	Link  string // opens the review page once; "" if there is none
+	// Editor is the editor that shows the changes; "" if only the page does.
+	Editor string
 }
 
 // reach returns an error if the agent with that command cannot connect.
@@ -49,7 +51,7 @@ func reach(h *ide.Host, agent string) (reached, error) {
 		return reached{}, err
 	}
 	link, _ := h.Link()
-	return reached{h.Env(), h.Notes(), link}, nil
+	return reached{Env: h.Env(), Notes: h.Notes(), Link: link}, nil
 }
 
 // startCompanion starts the companion of `pollux run` as a background process. It runs until
@@ -155,6 +157,9 @@ func joinCompanion(ctx context.Context, streams IO, socket string) (c reached, e
 	if st, link, err := editor.ReviewPage(ctx, socket, self()); err == nil { // the agent runs without it, too
 		say(streams.Err, "connected to the companion of %s", companionName(st))
 		c.Link = link.URL
+		if st.Editor.Name != self().Name {
+			c.Editor = st.Editor.DisplayName
+		}
 	}
 	return c, nil
 }

@@ -95,20 +95,21 @@ func choosePage(ctx context.Context, errs io.Writer, dir string) (string, error)
 	return found[0].Socket, nil
 }
 
-// noPage returns the error for a directory without a companion. It names a companion of
-// another one.
+// noPage returns the error for a directory without a companion.
 func noPage(ctx context.Context, dir string) error {
-	all, err := editor.List(ctx, self())
-	if err != nil {
-		return err
-	}
+	return elsewhere(ctx, fmt.Errorf("no companion is running for %s: start one with `pollux run`", dir), "pollux open %s")
+}
+
+// elsewhere adds to err, which says that a directory has no companion, how to give the command
+// for a directory that has one.
+func elsewhere(ctx context.Context, err error, command string) error {
+	all, _ := editor.List(ctx, self())
 	for _, c := range all {
 		if len(c.Roots) > 0 {
-			return fmt.Errorf("no companion is running for %s: start one with `pollux run`, "+
-				"or name the directory of another one, such as `pollux open %s`", dir, shortWord(c.Roots[0]))
+			return fmt.Errorf("%w; for that of another directory, `"+command+"`", err, shortWord(c.Roots[0]))
 		}
 	}
-	return fmt.Errorf("no companion is running for %s: start one with `pollux run`", dir)
+	return err
 }
 
 // shortWord returns a path as one word of a command, with ~ for the home directory if the

@@ -36,7 +36,7 @@ workspace contains the working directory.`,
 			defer stop()
 			path, err := editor.Find(ctx, self(), socket, "")
 			if err != nil {
-				return err
+				return elsewhere(ctx, err, "cd %s && pollux review")
 			}
 			err = term.Run(ctx, term.Config{
 				In: streams.In, Out: streams.Out, Env: os.Environ(), Version: version(), Once: once,

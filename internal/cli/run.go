@@ -268,7 +268,11 @@ func command(ctx context.Context, streams IO, l ide.Launch) ([]string, error) {
 }
 
 func notInstalled(l ide.Launch) error {
-	return fmt.Errorf("%s is not installed: install Node.js 20 or newer, then run `npm install -g %s`", l.Title, l.Package)
+	how := "run"
+	if _, err := exec.LookPath("npm"); err != nil {
+		how = "install Node.js 20 or newer, then run"
+	}
+	return fmt.Errorf("%s is not installed: %s `npm install -g %s`", l.Title, how, l.Package)
 }
 
 // chooseAgent returns the installed agent, or the first one of the table if no
@@ -446,7 +450,11 @@ func runAgent(ctx context.Context, streams IO, c reached, s session) error {
 			say(streams.Err, "%s", note)
 		}
 	}
-	if c.Link != "" {
+	switch {
+	case c.Link == "":
+	case c.Editor != "":
+		say(streams.Err, "review changes in %s, or on a page: %s", termtext.Line(c.Editor, 40), typed("open"))
+	default:
 		printPageLink(streams.Err, c.Link)
 	}
 	switch {

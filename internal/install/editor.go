@@ -49,15 +49,15 @@ type Editor struct {
 // HasPlugin reports whether the editor gets a plugin and not only settings.
 func (e Editor) HasPlugin() bool { return e.dir != nil }
 
-const vimDecide = "a change appears above the file: :Pollux next goes to it, :w accepts it, :q! rejects it; " +
+const vimDecide = "a change appears above the file: %s goes to it from the agent's terminal, :w accepts it, :q! rejects it; " +
 	"`pollux journal` shows it again"
 
 // Editors lists the editors.
 var Editors = []Editor{
 	{Name: "nvim", Title: "Neovim", dir: nvimDir, extra: addHelpTags, Aliases: []string{"neovim"},
-		Next: "restart Neovim and type :Pollux open; :help pollux is the manual", Decide: vimDecide},
+		Next: "restart Neovim and type :Pollux open; :help pollux is the manual", Decide: fmt.Sprintf(vimDecide, `Ctrl-\ Ctrl-N :Pollux next`)},
 	{Name: "vim", Title: "Vim", dir: vimDir, extra: addHelpTags,
-		Next: "restart Vim and type :Pollux open; :help pollux is the manual", Decide: vimDecide},
+		Next: "restart Vim and type :Pollux open; :help pollux is the manual", Decide: fmt.Sprintf(vimDecide, `Ctrl-W :Pollux next`)},
 	{Name: "emacs", Title: "Emacs", dir: emacsDir, versions: "pollux-[0-9]*", extra: addEmacsPackage, desktop: true,
 		Next: "restart Emacs and type M-x pollux-open; `pollux help editors` is the manual",
 		Decide: "a change appears above the file: M-x pollux-next goes to it, C-c C-c accepts it, C-c C-k rejects it; " +
