@@ -123,7 +123,7 @@ func TestAskContinuesAPooledSession(t *testing.T) {
 	}
 	out, errs, code := w.ask("--session", id, "who am I?")
 	if !strings.Contains(out, "my name is Ann") || !strings.Contains(errs, "this continues a copy of the conversation") || code != 0 {
-		t.Errorf("exit code %d, %q and %q", code, out, errs)
+		t.Errorf("exit code %d, %q and %q; the pools are\n%s", code, out, errs, w.pollux("pool", "status"))
 	}
 	if out, errs, code := w.ask("--continue", "and now?"); !strings.Contains(out, "who am I?") || code != 0 {
 		t.Errorf("exit code %d, %q and %q", code, out, errs)
