@@ -168,7 +168,7 @@ func (w *world) lockOther() {
 	}))
 }
 
-// wantsUnasked waits until an agent that asks nobody has written a file. The status warns of it.
+// wantsUnasked waits until an agent that does not ask has written a file. The status warns of it.
 func (w *world) wantsUnasked(path string) {
 	w.t.Helper()
 	waitFor(w.t, "the warning", func() bool { return strings.Contains(w.pollux("status"), " changes files without asking: ") })

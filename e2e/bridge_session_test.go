@@ -95,7 +95,7 @@ func bridgeFilesAndImages(t *testing.T, c *bridgeClient) {
 	})
 	o.want(t, false, "mail me@secret.txt and @secret.txt", "@decorator\ndef f(): pass", "image/png", "left out ../home/outside.txt: it is outside", "left out missing.txt: there is no such file")
 	if strings.Contains(o.text, "TOPSECRET") || strings.Contains(o.text, "OUTSIDE") {
-		t.Errorf("the CLI read a file that nobody sent: %q", o.text)
+		t.Errorf("the CLI read a file that was not sent: %q", o.text)
 	}
 }
 

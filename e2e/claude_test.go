@@ -601,7 +601,7 @@ func (e *plugin) agents(t *testing.T) []editor.Agent {
 	return st.Clients
 }
 
-// In the modes "auto" and "accept edits" Claude Code asks nobody, so no diff opens. In
+// In the modes "auto" and "accept edits" Claude Code does not ask, so no diff opens. In
 // plan mode it asks, if the model writes in spite of it.
 func TestClaudeModes(t *testing.T) {
 	if !isolated(t) {

@@ -34,8 +34,8 @@ func TestDoctorAgents(t *testing.T) {
 			chose bool // the settings choose a mode
 			want  []string
 		}{
-			"asks nobody": {nil, false, []string{"warning mode"}},
-			"with a port": {[]string{"CLAUDE_CODE_SSE_PORT=1"}, true, []string{"failed variables"}},
+			"does not ask": {nil, false, []string{"warning mode"}},
+			"with a port":  {[]string{"CLAUDE_CODE_SSE_PORT=1"}, true, []string{"failed variables"}},
 		} {
 			t.Run(name, func(t *testing.T) {
 				var w *world

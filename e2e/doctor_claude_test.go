@@ -98,7 +98,7 @@ func TestDoctorClaude(t *testing.T) {
 		deletes     = "deletes"     // all locks
 		reviews     = "reviews"     // it connects and opens a diff
 		terminal    = "terminal"    // it connects and asks in the terminal
-		writes      = "writes"      // it connects and asks nobody
+		writes      = "writes"      // it connects and does not ask
 	)
 	const auto = "CLAUDE_CODE_AUTO_CONNECT_IDE=true"
 	for name, tt := range map[string]struct {

@@ -97,20 +97,34 @@ func (s Start) AllowedByHeaders(dir string, keys []string, tools ...string) (rul
 		files, _ := fs.Glob(os.DirFS(dir), pattern)
 		for _, file := range files {
 			path := filepath.Join(dir, filepath.FromSlash(file))
-			text, _ := ReadFile(path)
-			parts := strings.SplitN(string(text), "---", 3) // nothing, YAML, the text
-			if len(parts) < 3 || parts[0] != "" || !s.FromProject(path) {
-				continue
-			}
-			words := strings.FieldsFunc(parts[1], func(r rune) bool { return r != '_' && r != '-' && !unicode.IsLetter(r) })
-			for _, key := range keys {
-				if slices.Contains(words, key) && slices.ContainsFunc(words, func(w string) bool { return slices.Contains(tools, w) }) {
-					rules = append(rules, Rule{key, path})
-				}
+			words := headerWords(path)
+			key, tool := firstOf(keys, words), firstOf(tools, words)
+			if key != "" && tool != "" && s.FromProject(path) {
+				rules = append(rules, Rule{key, path})
 			}
 		}
 	}
 	return rules
+}
+
+// headerWords returns the words in the YAML at the beginning of a Markdown file.
+func headerWords(path string) []string {
+	text, _ := ReadFile(path)
+	parts := strings.SplitN(string(text), "---", 3) // nothing, YAML, the text
+	if len(parts) < 3 || parts[0] != "" {
+		return nil
+	}
+	return strings.FieldsFunc(parts[1], func(r rune) bool { return r != '_' && r != '-' && !unicode.IsLetter(r) })
+}
+
+// firstOf returns the first of the wanted words that is there, or "".
+func firstOf(wanted, words []string) string {
+	for _, w := range wanted {
+		if slices.Contains(words, w) {
+			return w
+		}
+	}
+	return ""
 }
 
 // Overrule returns the Mode of an agent that has the rules, and would have m without them.
