@@ -186,13 +186,13 @@ func number(v float64) string {
 
 // text returns the table with its date and the machine that it was measured on.
 func (t *table) text(at time.Time, machine string) string {
+	runs := fmt.Sprintf("median of %d runs", t.runs)
+	if t.runs == 1 {
+		runs = "one run"
+	}
 	lines := []string{
 		fmt.Sprintf("%s; %s", t.title, at.Format("2 January 2006")),
-		machine,
-		fmt.Sprintf("median of %d runs (lowest to highest)", t.runs),
-	}
-	if t.runs == 1 {
-		lines[2] = "one run"
+		machine + "; " + runs,
 	}
 	lines = append(append(lines, t.notes...), "")
 	return strings.Join(append(lines, t.lines()...), "\n") + "\n"
@@ -219,5 +219,5 @@ func replaceBlock(document, name, text string) (string, error) {
 		}
 		block.WriteString(line)
 	}
-	return before + begin + "\n" + block.String() + "\n" + end + after, nil
+	return before + begin + block.String() + end + after, nil
 }

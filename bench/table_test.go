@@ -32,8 +32,7 @@ func TestTable(t *testing.T) {
 	peer.add("time", "ms", 1)
 	got := table.text(time.Date(2026, 2, 3, 0, 0, 0, 0, time.UTC), "go1.26, 2 cores")
 	want := `A title; 3 February 2026
-go1.26, 2 cores
-median of 3 runs (lowest to highest)
+go1.26, 2 cores; median of 3 runs
 the peer is other --bridge
 
              pollux                             other                         peer
@@ -48,7 +47,7 @@ hundreds       1234 ms (99 of 100 below 1234)                                 ne
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	table.runs = 1
-	if got := table.text(time.Time{}, ""); !strings.Contains(got, "\none run\n") {
+	if got := table.text(time.Time{}, ""); !strings.Contains(got, "; one run\n") {
 		t.Errorf("got %s", got)
 	}
 }
@@ -83,9 +82,7 @@ Words before.
 Words between.
 
 <!-- bench:two -->
-
     2 ms
-
 <!-- /bench:two -->
 
 Words after.
@@ -94,11 +91,9 @@ Words after.
 // Only the block of the table changes, as often as it is written.
 func TestReplaceBlock(t *testing.T) {
 	want := strings.Replace(document, "<!-- bench:one -->\n", `<!-- bench:one -->
-
     The title
 
     1 ms
-
 `, 1)
 	got, err := replaceBlock(document, "one", "The title\n\n3 ms\n")
 	if err == nil {
@@ -141,8 +136,8 @@ func TestRun(t *testing.T) {
 	}
 	got := read(t, file)
 	before, rest, _ := strings.Cut(document, "<!-- /bench:one -->\n")
-	if !strings.HasPrefix(got, before+"\n    One; ") || !strings.HasSuffix(got, rest) ||
-		!strings.Contains(got, "\n    time        2 ms\n\n<!-- /bench:one -->\n") {
+	if !strings.HasPrefix(got, before+"    One; ") || !strings.HasSuffix(got, rest) ||
+		!strings.Contains(got, "\n    time        2 ms\n<!-- /bench:one -->\n") {
 		t.Errorf("got\n%s", got)
 	}
 	if err := s.run([]measurement{one}, 7, ""); err != nil || read(t, file) != got {

@@ -37,7 +37,7 @@ The exit code is 0 if what you have works, and 1 if something failed.
 
 --fix fixes what Pollux can fix, after showing it: it removes files left behind by
 companions that have ended, makes your files private, and turns on
-Gemini CLI's IDE mode. --report writes a text for a bug report. ` + "`pollux help\ndoctor`" + ` lists the symptoms and causes.`,
+Gemini CLI's IDE mode. --report writes a text for a bug report. ` + "`pollux help\ndoctor`" + ` lists the checks by symptom.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			v := loadSettings()
 			all := doctorNames(v)

@@ -9,7 +9,7 @@
 // what the bridge needs.
 //
 // Each cause is one check with a name that never changes, so that scripts can rely
-// on it; docs/DOCTOR.md lists the causes by their symptoms. Nothing changes without
+// on it; docs/DOCTOR.md lists the checks by symptoms. Nothing changes without
 // [Report.Fix], and no finding holds a token or a proxy's password.
 package doctor
 
