@@ -35,7 +35,7 @@ is in TMPDIR, TMP and TEMP. With --interactive the editor needs a separate windo
 
     pollux conformance --interactive -- xterm -e nvim one.txt
 
-` + "`pollux help conformance`" + ` describes each check.`,
+` + "`pollux help conformance`" + ` lists where Gemini CLI and the specification differ.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 || cmd.ArgsLenAtDash() != 0 {

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -134,21 +133,19 @@ func TestInstallCodex(t *testing.T) {
 	}
 }
 
-// The manual shows the settings that are installed.
-func TestManualShowsWhatIsInstalled(t *testing.T) {
-	manual, err := os.ReadFile("../../docs/BRIDGE.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var blocks []string // of code, and the last cells of tables
-	for i, part := range strings.Split(string(manual), "\n```") {
-		if i%2 == 1 {
-			_, text, _ := strings.Cut(part, "\n")
-			blocks = append(blocks, text)
-		}
-	}
-	for _, m := range regexp.MustCompile("(?m)`(\\{.+\\})` \\|$").FindAllStringSubmatch(string(manual), -1) {
-		blocks = append(blocks, m[1])
+// Each client gets the entry that its own documentation asks for.
+func TestEntries(t *testing.T) {
+	const plain = `{"mcpServers": {"pollux": {"command": "pollux", "args": ["bridge"]}}}`
+	wants := map[string]string{
+		"claude-code":    `{"mcpServers": {"pollux": {"type": "stdio", "command": "pollux", "args": ["bridge"]}}}`,
+		"codex":          "[mcp_servers.pollux]\ncommand = \"pollux\"\nargs = [\"bridge\"]\ntool_timeout_sec = 1800\n",
+		"cursor":         plain,
+		"gemini":         plain,
+		"qwen":           plain,
+		"copilot":        `{"mcpServers": {"pollux": {"type": "local", "command": "pollux", "args": ["bridge"], "tools": ["*"]}}}`,
+		"opencode":       `{"mcp": {"pollux": {"type": "local", "command": ["pollux", "bridge"]}}}`,
+		"vscode":         `{"servers": {"pollux": {"type": "stdio", "command": "pollux", "args": ["bridge"], "env": {"PATH": "/usr/local/bin:/usr/bin:/bin"}}}}`,
+		"claude-desktop": `{"mcpServers": {"pollux": {"command": "pollux", "args": ["bridge"], "env": {"PATH": "/usr/local/bin:/usr/bin:/bin"}}}}`,
 	}
 	t.Setenv("PATH", "/usr/local/bin:/usr/bin:/bin")
 	for _, c := range Clients {
@@ -156,12 +153,8 @@ func TestManualShowsWhatIsInstalled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		found := false
-		for _, b := range blocks {
-			found = found || same(t, c, b, text)
-		}
-		if !found {
-			t.Errorf("docs/BRIDGE.md does not show %s:\n%s", c.Title, text)
+		if !same(t, c, wants[c.Name], text) {
+			t.Errorf("%s gets\n%s\nwant\n%s", c.Title, text, wants[c.Name])
 		}
 	}
 }
