@@ -97,9 +97,9 @@ func newRoot(streams IO) *cobra.Command {
 		Use:   "pollux",
 		Short: "Connect coding agents to your editor, and to each other",
 		Long: `Pollux connects coding agents in the terminal, such as Gemini CLI and Claude
-Code, to your editor. It tells the agent what you have open and selected, and
-shows the changes that the agent proposes as diffs that you edit, accept or
-reject. It also lets your agents and your shell ask any of them, read-only.
+Code, to your editor. The agent sees what you have open and selected, and you
+edit, accept or reject each change that it proposes. Pollux also lets your
+agents, your editor and your shell ask any of them, read-only.
 
 Start here:
 
@@ -126,23 +126,22 @@ Start here:
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return applySettings(cmd) }
 	root.SetFlagErrorFunc(flagError)
 	addGroup(root, "Every day:", newRun(streams), newReview(streams), newOpen(streams), newSend(streams), newAsk(streams))
-	addGroup(root, setUpGroup, newInstall(streams), newDoctor(streams), newConfig(streams), newDemo(streams))
-	addGroup(root, lookGroup, newStatus(streams), newJournal(streams), newUsage(streams), newLog(streams), newVersion(streams))
+	addGroup(root, "Set up:", newInstall(streams), newDoctor(streams), newConfig(streams), newDemo(streams))
+	addGroup(root, lookGroup, newStatus(streams), newJournal(streams), newUsage(streams), newLog(streams))
 	root.AddCommand(
 		newIDE(streams), newLSP(streams), newBridge(streams), newConnect(streams), newNotify(streams), newPool(streams),
-		newConformance(streams), newWall(),
+		newConformance(streams), newWall(), newVersion(streams),
 	)
 	root.SetHelpCommand(newHelp(streams))
 	root.SetHelpCommandGroupID(lookGroup)
-	root.SetCompletionCommandGroupID(setUpGroup)
 	root.InitDefaultHelpCmd()
 	showGroups(root)
 	eachCommand(root, checkArgs)
 	return root
 }
 
-// The titles of the groups that also have commands of cobra.
-const setUpGroup, lookGroup = "Set up:", "Look:"
+// lookGroup is the title of the group that also has a command of cobra.
+const lookGroup = "Look:"
 
 // addGroup adds commands to a command, in a group with a title.
 func addGroup(root *cobra.Command, title string, commands ...*cobra.Command) {
@@ -153,11 +152,16 @@ func addGroup(root *cobra.Command, title string, commands ...*cobra.Command) {
 	}
 }
 
+// newVersion returns the former name of --version.
 func newVersion(streams IO) *cobra.Command {
 	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
-		RunE:  func(*cobra.Command, []string) error { return printVersion(streams) },
+		Use:    "version",
+		Short:  "Print the version",
+		Hidden: true,
+		RunE: func(*cobra.Command, []string) error {
+			say(streams.Err, "`pollux --version` prints this, too")
+			return printVersion(streams)
+		},
 	}
 }
 

@@ -274,11 +274,14 @@ func TestAliases(t *testing.T) {
 	}
 }
 
+// The former command prints the same as the flag, and names the flag.
 func TestVersion(t *testing.T) {
 	var out [2]bytes.Buffer
 	for i, arg := range []string{"version", "--version"} {
-		if code := Run(t.Context(), IO{strings.NewReader(""), &out[i], io.Discard}, []string{arg}); code != 0 {
-			t.Errorf("%s: exit code %d", arg, code)
+		var errs bytes.Buffer
+		code := Run(t.Context(), IO{strings.NewReader(""), &out[i], &errs}, []string{arg})
+		if named := strings.Contains(errs.String(), "`pollux --version`"); code != 0 || named != (arg == "version") {
+			t.Errorf("%s: exit code %d, errors %q", arg, code, errs.String())
 		}
 	}
 	if out[0].String() != out[1].String() || !strings.HasPrefix(out[0].String(), "pollux ") {

@@ -99,7 +99,7 @@ func newConnect(streams IO) *cobra.Command {
 	var publish bool
 	cmd := &cobra.Command{
 		Use:   "connect",
-		Short: "Bridge an agent's stdio transport to a companion, local or remote",
+		Short: "Connect an agent's standard input and output to a companion",
 		Long: `Speaks MCP on standard input and output for a running companion. This is the
 command in GEMINI_CLI_IDE_SERVER_STDIO_COMMAND, for agents that cannot connect to
 the companion's port.

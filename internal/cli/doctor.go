@@ -28,10 +28,11 @@ companion an agent looks for and chooses, whether that answers, and what in the
 settings, the terminal or the system is in the way. The causes that it finds come
 first; what works takes one line. It sends no prompt, so it uses no quota.
 
-Run it where you start the agent: in the same terminal and directory. Name an agent
-or an editor for all details: ` + strings.Join(doctorNames(config.Defaults()), ", ") + `.
-` + "`pollux doctor bridge`" + ` tries what the bridge needs, up to a warm process and a pool,
-which doctor also does if you use the bridge.
+Run it where you start the agent: in the same terminal and directory. For all
+details, name an agent or an editor, or the bridge:
+` + wrap(strings.Join(doctorNames(config.Defaults()), ", "), 80) + `.
+
+` + "`pollux doctor bridge`" + ` tries what a call needs, up to a warm process and a pool.
 
 The exit code is 0 if what you have works, and 1 if something failed.
 

@@ -96,7 +96,7 @@ func showGroups(root *cobra.Command) {
 		}
 		show(cmd, args)
 		if brief {
-			fmt.Fprintln(root.OutOrStdout(), "The commands that editors, MCP clients and scripts start: pollux help --all")
+			fmt.Fprintln(root.OutOrStdout(), "The commands that editors, shells, MCP clients and scripts start: pollux help --all")
 		}
 	})
 }
@@ -106,7 +106,7 @@ const forPrograms = "programs"
 
 // groupForPrograms puts the commands without a group into a group.
 func groupForPrograms(root *cobra.Command) {
-	root.AddGroup(&cobra.Group{ID: forPrograms, Title: "For editors, MCP clients and scripts:"})
+	root.AddGroup(&cobra.Group{ID: forPrograms, Title: "For editors, shells, MCP clients and scripts:"})
 	for _, sub := range root.Commands() {
 		if sub.GroupID == "" {
 			sub.GroupID = forPrograms

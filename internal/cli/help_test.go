@@ -19,7 +19,7 @@ import (
 func TestHelp(t *testing.T) {
 	for args, want := range map[string]string{
 		"help":              "pollux help help     list the pages of the manual",
-		"help --all":        "\n\nFor editors, MCP clients and scripts:\n  bridge ",
+		"help --all":        "\n\nFor editors, shells, MCP clients and scripts:\n  bridge ",
 		"--help":            "\n\nEvery day:\n  ask ",
 		"help help":         "  agents       Agents: ",
 		"help claude-code":  "# Claude Code and opencode", // the name of the file
@@ -69,9 +69,12 @@ func TestHelpGroups(t *testing.T) {
 		if shown := strings.Contains(brief, row); shown != (cmd.GroupID != "") {
 			t.Errorf("%s is shown: %v", cmd.Name(), shown)
 		}
-		if !strings.Contains(all, row) {
-			t.Errorf("--all does not show %s", cmd.Name())
+		if shown := strings.Contains(all, row); shown == cmd.Hidden {
+			t.Errorf("--all shows %s: %v", cmd.Name(), shown)
 		}
+	}
+	if row := "\n  completion "; strings.Contains(brief, row) || !strings.Contains(all, row) {
+		t.Errorf("completion: %s\n%s", brief, all)
 	}
 	if !strings.Contains(brief, "pollux help --all") || strings.Contains(all, "pollux help --all") {
 		t.Errorf("%s\n%s", brief, all)
@@ -86,7 +89,7 @@ func TestHelpGroups(t *testing.T) {
 // The page of commands has every command.
 func TestCommandsPage(t *testing.T) {
 	for _, cmd := range Root().Commands() {
-		if !strings.Contains(readTopic("commands"), "\n| `pollux "+cmd.Name()) {
+		if !cmd.Hidden && !strings.Contains(readTopic("commands"), "\n| `pollux "+cmd.Name()) {
 			t.Errorf("it does not have %s", cmd.Name())
 		}
 	}

@@ -141,7 +141,7 @@ func newJournalRestore(streams IO) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore ID",
 		Short: "Write an entry's text to its file",
-		Long: `Writes the text to the file it was proposed for, or to another file. The present
+		Long: `Writes the text to the file it was proposed for, or to another file. The current
 content of the file goes into the journal first, so that restoring @ after it undoes
 a restore. ID is an entry's ID, a unique prefix of it, or @ for the latest entry. If
 symbolic links have changed and the path now leads to another file, nothing is
@@ -176,7 +176,7 @@ func restoreEntry(streams IO, j *journal.Journal, ref, to string) error {
 	}
 	say(streams.Err, "wrote %s", termtext.Visible(path))
 	if replaced != "" {
-		say(streams.Err, "to undo this: pollux journal restore %s", replaced)
+		say(streams.Err, "to undo this: `pollux journal restore %s`", replaced)
 	}
 	return nil
 }

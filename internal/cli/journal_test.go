@@ -158,7 +158,7 @@ func TestJournalRestoreAfterALinkChanged(t *testing.T) {
 	if e, err := j.Get(id); err != nil || !e.Unwritten {
 		t.Errorf("the file of the proposal was not written, and the entry is %+v, %v", e, err)
 	}
-	_, undo, _ := strings.Cut(strings.TrimSpace(errs), "pollux journal restore ")
+	_, undo, _ := strings.Cut(strings.TrimSuffix(errs, "`\n"), "`pollux journal restore ")
 	if pollux(t, "journal", "restore", undo); read(t, actual) != "old\n" {
 		t.Errorf("after the undo the file holds %q", read(t, actual))
 	}

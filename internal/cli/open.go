@@ -28,9 +28,9 @@ func newOpen(streams IO) *cobra.Command {
 like. Over ssh, without a browser or with --no-browser, it prints a link instead:
 one line on standard output. Each link opens the page once.
 
-$BROWSER can name another browser, and $POLLUX_SOCKET the companion. Without it, or
-with DIRECTORY, Pollux takes the companion whose workspace contains the directory.
-If there are several, it says which one it opens, and how to open the others.`,
+Pollux takes the companion in $POLLUX_SOCKET, or else the one whose workspace
+contains the working directory, or DIRECTORY. If there are several, it says which
+one it opens, and how to open the others. $BROWSER can name another browser.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return errors.New("more than one directory given: name one")
@@ -149,7 +149,7 @@ func companionName(st editor.Status) string {
 // printPageLink prints a link to the review page on a separate line, and says how long
 // the link is valid.
 func printPageLink(w io.Writer, url string) {
-	say(w, "review changes at this link (it opens once; later: %s)", typed("open"))
+	say(w, "review changes at this link (it opens once; later: `%s`)", typed("open"))
 	fmt.Fprintln(w, shownURL(w, url))
 }
 

@@ -98,7 +98,7 @@ func servePool(ctx context.Context, streams IO, logs *logFlags, reports bool) er
 		fmt.Fprintln(streams.Out, shared.ReadyLine)
 		return nil
 	case errors.Is(err, shared.ErrRunning):
-		return fmt.Errorf("%w: see pollux pool status", err)
+		return fmt.Errorf("%w: see `pollux pool status`", err)
 	case err != nil:
 		return err
 	}

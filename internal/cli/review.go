@@ -25,8 +25,8 @@ the agent, and for editors that show no diffs. Accept or reject a change, undo
 single hunks or a range of them, edit the text in $VISUAL or $EDITOR. Press ? for
 the keys. Quitting accepts and rejects nothing.
 
-$POLLUX_SOCKET names the companion. Without it, Pollux takes the companion whose
-workspace contains the working directory.`,
+Pollux takes the companion in $POLLUX_SOCKET, or else the one whose workspace
+contains the working directory.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !isTerminal(streams.In) || !isTerminal(streams.Out) {
 				return errors.New("review needs a terminal: `pollux status` lists pending changes, " +

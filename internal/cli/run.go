@@ -33,15 +33,13 @@ func newRun(streams IO) *cobra.Command {
 	var review func() (string, error)
 	cmd := &cobra.Command{
 		Use:   "run [AGENT] [-- AGENT ARGUMENT...]",
-		Short: "Start an agent here, connected to a companion",
-		Long: `Starts a companion for this directory and runs an agent in this terminal,
-connected to it:
+		Short: "Start an agent here, and review its changes",
+		Long: `Starts an agent in this terminal, connected to Pollux. You review the changes
+that it proposes on a page in the browser, with pollux review, or in an editor
+that joins. In tmux, --review split opens the review in a new pane, --review
+popup in a popup. The agents:
 
 ` + agentList() + `
-You review the changes that the agent proposes on a page in the browser, and in
-any editor that joins (pollux ide --attach). In tmux, --review split opens the
-review in a new pane, --review popup in a popup.
-
 Without AGENT, Pollux starts the one that is installed. If there are several, it
 asks which one, and remembers the answer. The agent's arguments, or another
 command, go after --:
@@ -53,11 +51,11 @@ command, go after --:
 If no agent is installed, Pollux offers to download with npm the release of
 Gemini CLI that it is tested with.
 
-If another pollux run is working in this directory, the agent joins its companion:
-one page shows the changes of both. The companion ends after the last of them.
+If another pollux run is working in this directory, one page shows the changes of
+both agents.
 
-With --attach the agent connects to a running companion instead: that of the
-editor whose terminal this is, or of this directory. --socket, --ssh and --via
+With --attach the agent connects to a companion that is already running: that of
+the editor whose terminal this is, or of this directory. --socket, --ssh and --via
 reach one in another container or on another host; --map gives the project's path
 there (pollux help remote). Only Gemini CLI and Qwen Code can connect to another
 container or host.

@@ -19,6 +19,8 @@ func newStatus(streams IO) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show companions, agents, pending changes, bridges and pools",
+		Long: `Shows what is running: each companion, with its workspace, its agents and their
+pending changes; then the bridges, and the pools with their processes.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			running, err := bridge.Bridges(cmd.Context())
 			if err != nil {

@@ -12,6 +12,7 @@ func newWall() *cobra.Command {
 	return &cobra.Command{
 		Use:                wall.Command,
 		Short:              "Run an agent that cannot change files; only Pollux starts it",
+		Hidden:             true,
 		DisableFlagParsing: true, // paths may be anything
 		Args:               cobra.ArbitraryArgs,
 		RunE:               func(_ *cobra.Command, args []string) error { return wall.Launch(args) },
