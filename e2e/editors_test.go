@@ -499,6 +499,7 @@ func TestEditorEveryWayOut(t *testing.T) {
 			d.press(keys...)
 			received(t, c, fmt.Sprintf("%q as a rejection", keys), rejected)
 			d.until(d.State.Shown, "")
+			d.see("rejected: ")
 			if d.Name != "emacs" {
 				d.press(":edit a.txt", "Enter")
 			}

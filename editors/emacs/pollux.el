@@ -1115,7 +1115,13 @@ A key for a diff that has just appeared restarts its delay."
     (pollux--keep-edits d)
     (pollux--finish d)
     (pollux--request 'diff/reject (list :id (pollux--diff-id d))
-                     (lambda (err _) (when err (pollux--note "%s" err))))))
+                     (lambda (err _)
+                       (if err
+                           (pollux--note "%s" err)
+                         (pollux--say "%s: %s"
+                                      (pcase (pollux--diff-state d)
+                                        ("open" "rejected") ("orphaned" "discarded") (_ "kept"))
+                                      (file-name-nondirectory (pollux--diff-path d))))))))
 
 (defun pollux--decide (d &optional overwrite)
   "Accept D, over the version OVERWRITE of the file."

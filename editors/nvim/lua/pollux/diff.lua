@@ -587,8 +587,10 @@ local function reject(d)
   finish(d)
   client.request("diff/reject", { id = d.diff.id }, function(err)
     if err then
-      client.note(err)
+      return client.note(err)
     end
+    local words = { open = "rejected", orphaned = "discarded" }
+    client.say((words[d.diff.state] or "kept") .. ": " .. vim.fn.fnamemodify(d.diff.path, ":t"))
   end)
 end
 

@@ -617,7 +617,10 @@ def Decline(d: dict<any>)
   client.Request('diff/reject', {id: d.diff.id}, (error, _) => {
     if error != ''
       client.Note(error)
+      return
     endif
+    var words = {open: 'rejected', orphaned: 'discarded'}
+    client.Say(get(words, d.diff.state, 'kept') .. ': ' .. fnamemodify(d.diff.path, ':t'))
   })
 enddef
 
