@@ -172,6 +172,7 @@ var (
 	comment = lazy.Regexp(`(?s)<!--.*?-->\n?`)
 	image   = lazy.Regexp(`!\[[^\]]*\]\([^)]*\)\n*`)
 	link    = lazy.Regexp(`\[([^\]]*)\]\(([^)]*)\)`)
+	inner   = lazy.Regexp(`\(([^()]*) \(([^()]*)\)\)`) // a link in parentheses
 )
 
 // forUsers returns a page without comments and images. It replaces links to other pages of
@@ -180,7 +181,7 @@ var (
 func forUsers(text string) string {
 	text = comment().ReplaceAllString(text, "")
 	text = image().ReplaceAllString(text, "")
-	return link().ReplaceAllStringFunc(text, func(whole string) string {
+	text = link().ReplaceAllStringFunc(text, func(whole string) string {
 		m := link().FindStringSubmatch(whole)
 		label, target := m[1], m[2]
 		file, _, _ := strings.Cut(target, "#")
@@ -196,4 +197,5 @@ func forUsers(text string) string {
 		}
 		return label
 	})
+	return inner().ReplaceAllString(text, "($1: $2)")
 }

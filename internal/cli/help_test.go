@@ -173,6 +173,7 @@ func TestForUsers(t *testing.T) {
 	for text, want := range map[string]string{
 		"see [Claude Code](CLAUDE-CODE.md#x).": "see Claude Code (`pollux help claude`).",
 		"[POOL.md](POOL.md#x) says":            "`pollux help pool` says",
+		"Yes ([how](POOL.md#x)).":              "Yes (how: `pollux help pool`).",
 		"[above](#x), [code](../main.go)":      "above, code",
 		"[the code](ARCHITECTURE.md)":          "the code",
 		"[site](https://example.org/a.md)":     "site (https://example.org/a.md)",
