@@ -50,32 +50,33 @@ var allowed = map[string][]string{
 	"pollux/internal/bridge":                    {"agent", "bridge/change", "jsonl", "lazy", "outbox", "paths", "sys", "termtext"},
 	"pollux/internal/bridge/change":             {"git", "hunk", "lazy", "paths", "sys"},
 	"pollux/internal/bridge/change/changetest":  {},
-	"pollux/internal/cli":                       {"agent", "agent/agents", "agent/checks", "agent/gemini/checks", "agent/gemini/download", "agent/gemini/settings", "agent/queue", "agent/shared", "agent/shared/checks", "bridge", "companion", "companion/journal", "config", "doctor", "editor", "fakemodel", "ide", "ide/claudeide", "ide/claudeide/checks", "ide/codexide", "ide/codexide/checks", "ide/copilotide", "ide/copilotide/checks", "ide/geminiide", "ide/geminiide/checks", "ide/geminiide/conformance", "install", "lazy", "logfile", "paths", "remote", "sys", "termtext", "typo", "usage", "usage/metrics", "view/lsp", "view/term", "view/tmux", "view/web", "wall"},
-	"pollux/internal/companion":                 {"companion/journal", "editor", "git", "hunk", "inputline", "jsonrpc", "lazy", "outbox", "paths", "sys", "termtext"},
+	"pollux/internal/cli":                       {"agent", "agent/agents", "agent/checks", "agent/gemini/checks", "agent/gemini/download", "agent/gemini/settings", "agent/queue", "agent/shared", "agent/shared/checks", "bridge", "companion", "companion/journal", "config", "crash", "doctor", "editor", "fakemodel", "ide", "ide/claudeide", "ide/claudeide/checks", "ide/codexide", "ide/codexide/checks", "ide/copilotide", "ide/copilotide/checks", "ide/geminiide", "ide/geminiide/checks", "ide/geminiide/conformance", "install", "lazy", "logfile", "paths", "remote", "sys", "termtext", "typo", "usage", "usage/metrics", "view/lsp", "view/term", "view/tmux", "view/web", "wall"},
+	"pollux/internal/companion":                 {"companion/journal", "crash", "editor", "git", "hunk", "inputline", "jsonrpc", "lazy", "outbox", "paths", "sys", "termtext"},
 	"pollux/internal/companion/journal":         {"lazy", "sys"},
+	"pollux/internal/crash":                     {},
 	"pollux/internal/config":                    {"agent", "jsontoml", "lazy", "sys", "typo"},
 	"pollux/internal/agent/gemini/checks":       {"agent", "agent/gemini", "agent/gemini/settings", "doctor", "sys"},
 	"pollux/internal/doctor":                    {"editor", "lazy", "npm", "paths", "sys", "termtext"},
-	"pollux/internal/editor":                    {"jsonl", "jsonrpc", "outbox", "paths", "sys", "termtext"},
+	"pollux/internal/editor":                    {"crash", "jsonl", "jsonrpc", "outbox", "paths", "sys", "termtext"},
 	"pollux/internal/ide/geminiide/checks":      {"doctor", "ide/geminiide", "ide/geminiide/client", "sys"},
 	"pollux/editors/editortest":                 {"sys"},
 	"pollux/internal/gate":                      {"sys"},
 	"pollux/internal/git":                       {"sys"},
 	"pollux/internal/hostile":                   {},
 	"pollux/internal/hunk":                      {},
-	"pollux/internal/ide":                       {"companion", "companion/journal", "editor", "ide/asking", "ide/claudeide", "ide/codexide", "ide/copilotide", "ide/geminiide", "inputline", "sys"},
+	"pollux/internal/ide":                       {"companion", "companion/journal", "crash", "editor", "ide/asking", "ide/claudeide", "ide/codexide", "ide/copilotide", "ide/geminiide", "inputline", "sys"},
 	"pollux/internal/ide/asking":                {"jsontoml", "sys"},
-	"pollux/internal/ide/blocking":              {"companion", "editor", "ide/mcp", "outbox", "paths"},
-	"pollux/internal/ide/claudeide":             {"companion", "editor", "gate", "ide/asking", "ide/blocking", "ide/lockfile", "ide/mcp", "inputline", "paths", "sys", "termtext"},
+	"pollux/internal/ide/blocking":              {"companion", "crash", "editor", "ide/mcp", "outbox", "paths"},
+	"pollux/internal/ide/claudeide":             {"companion", "crash", "editor", "gate", "ide/asking", "ide/blocking", "ide/lockfile", "ide/mcp", "inputline", "paths", "sys", "termtext"},
 	"pollux/internal/ide/claudeide/checks":      {"doctor", "ide/asking", "ide/claudeide", "paths", "sys"},
-	"pollux/internal/ide/codexide":              {"companion", "editor", "gate", "ide/asking", "inputline", "outbox", "paths", "sys"},
+	"pollux/internal/ide/codexide":              {"companion", "crash", "editor", "gate", "ide/asking", "inputline", "outbox", "paths", "sys"},
 	"pollux/internal/ide/codexide/checks":       {"doctor", "ide/codexide", "sys"},
-	"pollux/internal/ide/copilotide":            {"companion", "editor", "gate", "ide/asking", "ide/blocking", "ide/lockfile", "ide/mcp", "inputline", "paths", "sys"},
+	"pollux/internal/ide/copilotide":            {"companion", "crash", "editor", "gate", "ide/asking", "ide/blocking", "ide/lockfile", "ide/mcp", "inputline", "paths", "sys"},
 	"pollux/internal/ide/copilotide/checks":     {"doctor", "ide/copilotide", "sys"},
 	"pollux/internal/ide/geminiide":             {"companion", "editor", "gate", "ide/asking", "ide/mcp", "inputline", "jsonrpc", "lazy", "npm", "paths", "sys", "termtext"},
 	"pollux/internal/ide/geminiide/client":      {},
 	"pollux/internal/ide/lockfile":              {"outbox", "paths", "sys"},
-	"pollux/internal/ide/mcp":                   {"companion", "gate", "jsonl", "jsonrpc", "outbox", "termtext"},
+	"pollux/internal/ide/mcp":                   {"companion", "crash", "gate", "jsonl", "jsonrpc", "outbox", "termtext"},
 	"pollux/internal/ide/geminiide/conformance": {"editor", "ide/geminiide", "ide/geminiide/client", "lazy", "sys"},
 	"pollux/internal/inputline/inputlinetest":   {"inputline"},
 	"pollux/internal/inputline":                 {},
@@ -109,7 +110,7 @@ var allowed = map[string][]string{
 }
 
 // ground are the packages that know nothing of agents and editors.
-var ground = []string{"gate", "git", "hunk", "inputline", "jsonl", "jsonrpc", "jsontoml", "lazy", "logfile", "npm", "outbox", "paths", "sys", "sys/disk", "sys/proc", "sys/shell", "sys/sock", "termtext", "typo", "wall"}
+var ground = []string{"crash", "gate", "git", "hunk", "inputline", "jsonl", "jsonrpc", "jsontoml", "lazy", "logfile", "npm", "outbox", "paths", "sys", "sys/disk", "sys/proc", "sys/shell", "sys/sock", "termtext", "typo", "wall"}
 
 // shared are the packages below agent and ide that name no agent; agent/agents is the
 // table of agents.

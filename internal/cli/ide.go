@@ -17,6 +17,7 @@ import (
 
 	"pollux/internal/companion"
 	"pollux/internal/companion/journal"
+	"pollux/internal/crash"
 	"pollux/internal/editor"
 	"pollux/internal/ide"
 	"pollux/internal/view/web"
@@ -117,21 +118,16 @@ func (f *companionFlags) configWith(log *slog.Logger) (ide.Config, error) {
 	return cfg, nil
 }
 
-// guard starts a companion, calls run and closes the companion. It also removes
-// the discovery files if run panics.
+// guard starts a companion, calls run and closes the companion.
 func guard(cfg ide.Config, run func(*ide.Host) error) error {
 	h, err := ide.Start(cfg)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if r := recover(); r != nil {
-			h.Unpublish()
-			panic(r)
-		}
-		h.Close()
-	}()
-	return run(h)
+	defer crash.Report()
+	err = run(h)
+	h.Close()
+	return err
 }
 
 func newIDE(streams IO) *cobra.Command {

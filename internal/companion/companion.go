@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"pollux/internal/companion/journal"
+	"pollux/internal/crash"
 	"pollux/internal/editor"
 	"pollux/internal/lazy"
 	"pollux/internal/paths"
@@ -132,7 +133,7 @@ func New(cfg Config) (*Companion, error) {
 	c.outside = newOutside(c)
 	c.watch = newWatcher(c.store.paths, stateOf, c.fileChanged)
 	c.loops.start(func() {
-		defer c.onPanic()
+		defer crash.Report()
 		c.sweep()
 	})
 	return c, nil
@@ -206,17 +207,9 @@ func (c *Companion) Wait() {
 // for it.
 func (c *Companion) background(f func()) {
 	c.tasks.start(func() {
-		defer c.onPanic()
+		defer crash.Report()
 		f()
 	})
-}
-
-// onPanic, when deferred, unpublishes the companion before a panic continues.
-func (c *Companion) onPanic() {
-	if r := recover(); r != nil {
-		c.host.Unpublish()
-		panic(r)
-	}
 }
 
 // Roots returns the workspace's directories as absolute real paths.

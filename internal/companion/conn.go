@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 
+	"pollux/internal/crash"
 	"pollux/internal/editor"
 	"pollux/internal/jsonrpc"
 )
@@ -52,7 +53,7 @@ func Serve(rwc io.ReadWriteCloser, start func(editor.InitializeParams) (*Compani
 func (d *conn) serve(rwc io.ReadWriteCloser) {
 	d.changed, d.left = make(map[string]bool), make(chan struct{})
 	defer close(d.left)
-	d.out = editor.NewOutbox(func() { d.rpc.Close() }, d.onPanic)
+	d.out = editor.NewOutbox(func() { d.rpc.Close() })
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	ready := make(chan struct{})
@@ -102,7 +103,7 @@ const (
 func (d *conn) handle(req *jsonrpc.Request) {
 	d.handling.Lock()
 	defer d.handling.Unlock()
-	defer d.onPanic()
+	defer crash.Report()
 	if d.ended {
 		return
 	}
@@ -240,16 +241,6 @@ func (d *conn) decide(a editor.DiffAccept, decide func(editor.DiffAccept) (edito
 		d.c.edit(d, editor.DiffChange{ID: a.ID, Content: &a.Content})
 	}
 	return res, err
-}
-
-// onPanic, when deferred, unpublishes the companion before a panic continues.
-func (d *conn) onPanic() {
-	if r := recover(); r != nil {
-		if d.c != nil {
-			d.c.host.Unpublish()
-		}
-		panic(r)
-	}
 }
 
 // with decodes the parameters for f.

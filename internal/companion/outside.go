@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"pollux/internal/companion/journal"
+	"pollux/internal/crash"
 	"pollux/internal/editor"
 	"pollux/internal/outbox"
 	"pollux/internal/paths"
@@ -88,7 +89,7 @@ func (o *outside) look(on bool) {
 	o.mu.Unlock()
 	if start {
 		o.c.loops.start(func() {
-			defer o.c.onPanic()
+			defer crash.Report()
 			o.run(o.c.sending)
 		})
 	}

@@ -162,20 +162,4 @@ type Host interface {
 	// ViewsChanged announces that the result of [Companion.Shows] may have changed.
 	// It does not wait.
 	ViewsChanged()
-	// Unpublish removes everything that leads to the companion, before a panic
-	// ends the process.
-	Unpublish()
-}
-
-// OnPanic is called before a panic ends the process; nothing happens if it is nil.
-type OnPanic func()
-
-// Report, when deferred, reports a panic and lets it continue.
-func (f OnPanic) Report() {
-	if r := recover(); r != nil {
-		if f != nil {
-			f()
-		}
-		panic(r)
-	}
 }

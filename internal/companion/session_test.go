@@ -25,7 +25,6 @@ func (fakeHost) Token() string           { return "" }
 func (fakeHost) Env() map[string]string  { return nil }
 func (fakeHost) SetRoots([]string) error { return nil }
 func (fakeHost) Link() (string, error)   { return "", errors.New("no page") }
-func (fakeHost) Unpublish()              {}
 func (fakeHost) ViewsChanged()           {}
 func (fakeHost) Notes() []string         { return nil }
 func (fakeHost) Agents() []AgentKind     { return kinds }

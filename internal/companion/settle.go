@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"pollux/internal/companion/journal"
+	"pollux/internal/crash"
 )
 
 const (
@@ -37,7 +38,7 @@ const (
 //
 // Each accepted diff has its own goroutine, so that a hung disk delays no other diff.
 func (c *Companion) settle(d *diff, since fileState, delivered <-chan error) {
-	defer c.onPanic()
+	defer crash.Report()
 	l := look{target: d.target, seen: since}
 	holds := func(text string) bool { return d.session.Holds(text, d.content) }
 	tick := time.NewTicker(lookSoonInterval)
@@ -149,7 +150,7 @@ func (c *Companion) settled(d *diff, ev event) {
 // watchLate notices when a file is written late: when it holds the text of an accepted diff
 // that the user was warned about.
 func (c *Companion) watchLate() {
-	defer c.onPanic()
+	defer crash.Report()
 	for {
 		select {
 		case <-time.After(lookInterval):

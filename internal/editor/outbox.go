@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"pollux/internal/crash"
 	"pollux/internal/jsonrpc"
 	"pollux/internal/outbox"
 )
@@ -30,16 +31,13 @@ const (
 )
 
 // NewOutbox starts an empty outbox. It calls full once, on another goroutine, when too
-// much has piled up; the caller then disconnects the client. onPanic, if there is one, is
-// deferred around each write.
-func NewOutbox(full, onPanic func()) *Outbox {
+// much has piled up; the caller then disconnects the client.
+func NewOutbox(full func()) *Outbox {
 	limits := outbox.Limits[outgoing]{
 		Items: maxOutbox, Bytes: maxOutboxSize, Size: func(m outgoing) int { return m.size },
 	}
 	return &Outbox{outbox.New(limits, func(ctx context.Context, m outgoing) {
-		if onPanic != nil {
-			defer onPanic()
-		}
+		defer crash.Report()
 		m.write(ctx)
 	}, full)}
 }

@@ -128,7 +128,7 @@ func TestOutbox(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				full, written, reads := 0, 0, make(chan struct{})
-				o := NewOutbox(func() { full++ }, nil)
+				o := NewOutbox(func() { full++ })
 				o.Put(0, func(context.Context) { <-reads })
 				synctest.Wait() // it is being written
 				for range tt.n {
@@ -145,7 +145,7 @@ func TestOutbox(t *testing.T) {
 		})
 	}
 	synctest.Test(t, func(t *testing.T) { // a client that reads
-		o := NewOutbox(func() { t.Error("full") }, nil)
+		o := NewOutbox(func() { t.Error("full") })
 		defer o.Close()
 		for range 2 * maxOutbox {
 			o.Put(10*maxOutboxSize, func(context.Context) {})

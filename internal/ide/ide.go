@@ -20,6 +20,7 @@ import (
 
 	"pollux/internal/companion"
 	"pollux/internal/companion/journal"
+	"pollux/internal/crash"
 	"pollux/internal/editor"
 	"pollux/internal/ide/claudeide"
 	"pollux/internal/ide/codexide"
@@ -47,9 +48,8 @@ type Protocol struct {
 	Prompt func(p editor.PromptParams, roots []string) editor.Prompt
 	// InputLine finds the input line of the agents; nil if each of Launches has its own.
 	InputLine inputline.Finder
-	// Listen starts to listen for agents of the companion. The server calls onPanic
-	// before a panic ends the process.
-	Listen func(c *companion.Companion, cfg Config, onPanic func()) (Server, error)
+	// Listen starts to listen for agents of the companion.
+	Listen func(c *companion.Companion, cfg Config) (Server, error)
 }
 
 // A Server serves the agents of one protocol. It calls Connect and Disconnect
@@ -129,7 +129,7 @@ var protocols = []Protocol{
 		},
 		Prompt:    geminiide.Prompt,
 		InputLine: geminiide.InputLine,
-		Listen: func(c *companion.Companion, cfg Config, onPanic func()) (Server, error) {
+		Listen: func(c *companion.Companion, cfg Config) (Server, error) {
 			pids := geminiide.TerminalPIDs(os.Getpid(), os.Getenv)
 			if cfg.EditorPID > 0 {
 				pids = geminiide.EditorPIDs(cfg.EditorPID, os.Getenv)
@@ -137,7 +137,7 @@ var protocols = []Protocol{
 			return geminiide.New(geminiide.Config{
 				Backend: c, Log: cfg.Log, Version: cfg.Version, Editor: cfg.Editor, Roots: c.Roots, PIDs: pids,
 				Token: cfg.Settings.Token, Port: cfg.Settings.Port,
-				ExtraHost: cfg.ExtraHost, ExtraNames: cfg.ExtraNames, GoneTimeout: cfg.GoneTimeout, OnPanic: onPanic,
+				ExtraHost: cfg.ExtraHost, ExtraNames: cfg.ExtraNames, GoneTimeout: cfg.GoneTimeout,
 			})
 		},
 	},
@@ -158,9 +158,9 @@ var protocols = []Protocol{
 				Prompt:   claudeide.OpencodePrompt, InputLine: claudeide.OpencodeInputLine,
 			},
 		},
-		Listen: func(c *companion.Companion, cfg Config, onPanic func()) (Server, error) {
+		Listen: func(c *companion.Companion, cfg Config) (Server, error) {
 			return claudeide.New(claudeide.Config{
-				Backend: c, Log: cfg.Log, Version: cfg.Version, Editor: cfg.Editor, Roots: c.Roots(), OnPanic: onPanic,
+				Backend: c, Log: cfg.Log, Version: cfg.Version, Editor: cfg.Editor, Roots: c.Roots(),
 			})
 		},
 	},
@@ -171,9 +171,9 @@ var protocols = []Protocol{
 		Launches: []Launch{{
 			Name: copilotide.Command, Title: "Copilot CLI", Package: "@github/copilot", Asking: copilotide.Asking, Hides: true,
 		}},
-		Listen: func(c *companion.Companion, cfg Config, onPanic func()) (Server, error) {
+		Listen: func(c *companion.Companion, cfg Config) (Server, error) {
 			return copilotide.New(copilotide.Config{
-				Backend: c, Log: cfg.Log, Version: cfg.Version, Editor: cfg.Editor, OnPanic: onPanic,
+				Backend: c, Log: cfg.Log, Version: cfg.Version, Editor: cfg.Editor,
 			})
 		},
 	},
@@ -185,8 +185,8 @@ var protocols = []Protocol{
 			Name: codexide.Command, Title: "Codex CLI", Package: "@openai/codex", Hint: codexide.Hint, Asking: codexide.Asking,
 			Hides: true, NoReview: true,
 		}},
-		Listen: func(c *companion.Companion, cfg Config, onPanic func()) (Server, error) {
-			return codexide.New(codexide.Config{Backend: c, Log: cfg.Log, OnPanic: onPanic}), nil
+		Listen: func(c *companion.Companion, cfg Config) (Server, error) {
+			return codexide.New(codexide.Config{Backend: c, Log: cfg.Log}), nil
 		},
 	},
 }
@@ -254,7 +254,8 @@ type Host struct {
 	published []Server // agents can find these
 	failures  []failure
 
-	closed atomic.Bool
+	closed  atomic.Bool
+	uncrash func() // a panic does not unpublish any more
 }
 
 // Start starts a companion and publishes it.
@@ -280,9 +281,11 @@ func start(cfg Config, protocols []Protocol) (*Host, error) {
 		}
 	}
 	h := &Host{log: cfg.Log, protocols: protocols}
+	h.uncrash = crash.Before(h.unpublish)
 	core.Host = h
 	var err error
 	if h.Companion, err = companion.New(core); err != nil {
+		h.uncrash()
 		return nil, err
 	}
 	if err := h.open(cfg); err != nil {
@@ -341,7 +344,7 @@ func (h *Host) Failure(command string) error {
 func (h *Host) open(cfg Config) (err error) {
 	var listening []Protocol
 	for _, p := range h.protocols {
-		s, err := p.Listen(h.Companion, cfg, h.Unpublish)
+		s, err := p.Listen(h.Companion, cfg)
 		switch {
 		case err == nil:
 			h.servers, listening = append(h.servers, s), append(listening, p)
@@ -431,10 +434,11 @@ func (h *Host) Close() {
 		h.socket.close()
 	}
 	h.Companion.Wait()
+	h.uncrash()
 }
 
-// Unpublish implements [companion.Host].
-func (h *Host) Unpublish() {
+// unpublish removes everything that leads to the companion.
+func (h *Host) unpublish() {
 	for _, s := range h.servers {
 		s.Unpublish()
 	}

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"pollux/internal/companion"
+	"pollux/internal/crash"
 	"pollux/internal/editor"
 	"pollux/internal/ide/geminiide"
 	"pollux/internal/sys/sock"
@@ -55,7 +56,7 @@ func (f *fake) called() string {
 func (f *fake) row() Protocol {
 	return Protocol{
 		Name: f.name, EnvNames: []string{f.name + "_PORT"}, Launches: []Launch{{Name: strings.ToLower(f.name)}},
-		Listen: func(*companion.Companion, Config, func()) (Server, error) {
+		Listen: func(*companion.Companion, Config) (Server, error) {
 			if err := f.call("Listen"); err != nil {
 				return nil, err
 			}
@@ -105,6 +106,21 @@ func published(t *testing.T, root string) (files []string) {
 		t.Fatal(err)
 	}
 	return files
+}
+
+// A panic ends the process, and agents must not find the companion any more.
+func TestPanicUnpublishes(t *testing.T) {
+	cfg := newConfig(t)
+	second := &fake{name: "SECOND"}
+	newHost(t, cfg, table(second))
+	func() {
+		defer func() { recover() }()
+		defer crash.Report()
+		panic("a mistake")
+	}()
+	if got, want := second.called(), "Listen Serve Publish Unpublish"; got != want {
+		t.Errorf("the server was called %q, want %q", got, want)
+	}
 }
 
 // One agent's server that cannot start stopped the companion, and all other agents.
@@ -188,8 +204,8 @@ func TestEveryServerFails(t *testing.T) {
 	rows := table(second, third)
 	var port int
 	listen := rows[0].Listen
-	rows[0].Listen = func(c *companion.Companion, cfg Config, onPanic func()) (Server, error) {
-		s, err := listen(c, cfg, onPanic)
+	rows[0].Listen = func(c *companion.Companion, cfg Config) (Server, error) {
+		s, err := listen(c, cfg)
 		port, _ = s.Kept()
 		return s, err
 	}
@@ -241,7 +257,7 @@ func TestPage(t *testing.T) {
 	}
 
 	rows := table(&fake{name: "SECOND"})
-	rows[0].Listen = func(*companion.Companion, Config, func()) (Server, error) { return nil, errFake }
+	rows[0].Listen = func(*companion.Companion, Config) (Server, error) { return nil, errFake }
 	h = newHost(t, cfg, rows)
 	if link, err := h.Link(); link != "link" || err != nil || p.port != 0 {
 		t.Errorf("the link is %q, %v; the port is %d", link, err, p.port)

@@ -6,6 +6,7 @@ import (
 	"unicode/utf16"
 
 	"pollux/internal/companion"
+	"pollux/internal/crash"
 	"pollux/internal/editor"
 	"pollux/internal/paths"
 )
@@ -151,7 +152,7 @@ func (s *Session) Selection(ctx context.Context) (m Selection, ok bool) {
 	}
 	answer := make(chan Selection, 1)
 	go func() {
-		defer s.cfg.OnPanic.Report()
+		defer crash.Report()
 		answer <- NewSelection(s.cfg.Backend.Context(), s.cfg.Backend.Roots(), shift)
 	}()
 	select {

@@ -36,7 +36,6 @@ type Config struct {
 	// SkipNothing is set for an agent that shows something odd if a message says that
 	// nothing is open before one has named a file.
 	SkipNothing bool
-	OnPanic     companion.OnPanic
 }
 
 // A Session is an MCP session that holds the proposals that wait for the user, and sends the

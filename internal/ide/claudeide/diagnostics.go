@@ -5,7 +5,7 @@ import (
 	"net/url"
 	"sync"
 
-	"pollux/internal/companion"
+	"pollux/internal/crash"
 	"pollux/internal/editor"
 	"pollux/internal/ide/blocking"
 	"pollux/internal/ide/mcp"
@@ -35,7 +35,7 @@ func (s *Session) getDiagnostics(ctx context.Context, c *mcp.Call) ([]string, er
 	if a.URI != "" {
 		return s.diagnosticsOf(ctx, a.URI)
 	}
-	s.checks.end(ctx, s.server.cfg.OnPanic)
+	s.checks.end(ctx)
 	files, err := s.server.cfg.Backend.Diagnostics(ctx, "")
 	if err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func (c *checks) add(ctx context.Context, checked func(context.Context)) {
 
 // end waits until the editors have checked what the agent has written, but not longer than
 // ctx.
-func (c *checks) end(ctx context.Context, onPanic companion.OnPanic) {
+func (c *checks) end(ctx context.Context) {
 	c.mu.Lock()
 	all := c.all
 	c.all = nil
@@ -101,7 +101,7 @@ func (c *checks) end(ctx context.Context, onPanic companion.OnPanic) {
 	var waiting sync.WaitGroup
 	for _, checked := range all {
 		waiting.Go(func() {
-			defer onPanic.Report()
+			defer crash.Report()
 			checked(ctx)
 		})
 	}

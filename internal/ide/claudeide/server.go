@@ -23,6 +23,7 @@ import (
 	"github.com/coder/websocket"
 
 	"pollux/internal/companion"
+	"pollux/internal/crash"
 	"pollux/internal/editor"
 	"pollux/internal/gate"
 	"pollux/internal/ide/blocking"
@@ -63,8 +64,6 @@ type Config struct {
 	// State is the directory that keeps ports and tokens meanwhile; a directory in
 	// [disk.StateDir] if empty.
 	State string
-	// OnPanic is called before a panic ends the process.
-	OnPanic companion.OnPanic
 }
 
 // EnvNames are the variables that [Server.AddEnv] may add.
@@ -128,7 +127,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg, token: rand.Text()}
 	s.File = lockfile.New(cfg.Log, "Claude Code", cfg.Dir, s.lock)
 	s.mcp = mcp.New(mcp.Config{
-		Backend: cfg.Backend, Log: cfg.Log, OnPanic: cfg.OnPanic, Title: cfg.Editor.DisplayName, Version: cfg.Version,
+		Backend: cfg.Backend, Log: cfg.Log, Title: cfg.Editor.DisplayName, Version: cfg.Version,
 		Names: names, MaxSessions: maxSessions,
 	})
 	if sock.KnowsPeers {
@@ -154,7 +153,6 @@ func (s *Server) Serve() {
 // serveHTTP serves a session on a connection, once it has refused web pages, which
 // always send an Origin, and clients without the token.
 func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
-	defer s.cfg.OnPanic.Report()
 	if len(r.Header.Values("Origin")) > 0 {
 		http.Error(w, "requests from web pages are not served", http.StatusForbidden)
 		return
@@ -186,7 +184,7 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	s.Check()
 	go func() { // the HTTP server would catch a panic
-		defer s.cfg.OnPanic.Report()
+		defer crash.Report()
 		defer s.Check()
 		session.serve(mcp.WebSocket(ws))
 	}()
@@ -217,7 +215,7 @@ func (s *Server) ViewsChanged() { s.Check() }
 // watch looks after the lock and the endpoint, and ends the sessions when nothing shows
 // changes.
 func (s *Server) watch() {
-	defer s.cfg.OnPanic.Report()
+	defer crash.Report()
 	s.Watch(func() {
 		s.keep()
 		if !s.cfg.Backend.Shows() {

@@ -39,7 +39,7 @@ func (s *Server) newSession(r *http.Request) (session *Session, err error) {
 	session = &Session{server: s, remote: r.RemoteAddr}
 	session.local, _ = r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	session.Session, err = blocking.NewSession(blocking.Config{
-		Server: s.mcp, Backend: s.cfg.Backend, OnPanic: s.cfg.OnPanic,
+		Server: s.mcp, Backend: s.cfg.Backend,
 		Dialect: mcp.Dialect{
 			Self: session, Tools: session.tools(), Received: session.received,
 			Connected: func() { session.Go(session.locate) },
@@ -72,7 +72,7 @@ func (s *Session) lineShift() int {
 // serve serves the agent until the connection or the session ends.
 func (s *Session) serve(conn mcp.Conn) {
 	s.Serve(conn)
-	s.checks.end(s.Ctx, s.server.cfg.OnPanic)
+	s.checks.end(s.Ctx)
 }
 
 // opencode sends placeholder instead of its version.

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"pollux/internal/companion"
+	"pollux/internal/crash"
 	"pollux/internal/gate"
 	"pollux/internal/outbox"
 	"pollux/internal/paths"
@@ -50,8 +51,6 @@ type Config struct {
 	// Siblings returns the sockets of the user's other companions; the running ones if
 	// nil.
 	Siblings func() []string
-	// OnPanic is called before a panic ends the process.
-	OnPanic companion.OnPanic
 }
 
 const (
@@ -124,7 +123,7 @@ func New(cfg Config) *Server {
 func (s *Server) Serve() { s.running.Go(s.watch) }
 
 func (s *Server) watch() {
-	defer s.cfg.OnPanic.Report()
+	defer crash.Report()
 	tick := time.NewTicker(checkInterval)
 	defer tick.Stop()
 	for {
@@ -317,7 +316,7 @@ var errSteppedBack = errors.New("the server has stepped back")
 // server has stepped back for the program at the other end. If too many connections are
 // idle, it closes the oldest one; it never closes one whose request it is answering.
 func (s *Server) serveConn(conn net.Conn) (steppedBack bool) {
-	defer s.cfg.OnPanic.Report()
+	defer crash.Report()
 	peer, ok := sock.PeerOf(conn)
 	if ok && peer.UID != os.Getuid() {
 		return false
@@ -455,7 +454,7 @@ const errTimeout = "request-timeout"
 func (s *Server) inTime(req request, f func() response) response {
 	answer := make(chan response, 1)
 	go func() {
-		defer s.cfg.OnPanic.Report()
+		defer crash.Report()
 		answer <- f()
 	}()
 	timeout := time.NewTimer(requestTimeout)

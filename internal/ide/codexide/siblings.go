@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"pollux/internal/crash"
 	"pollux/internal/editor"
 	"pollux/internal/paths"
 )
@@ -89,7 +90,7 @@ func (s *Server) bestSibling(ctx context.Context, req request) (best *sibling) {
 	var mu sync.Mutex
 	for _, socket := range s.cfg.Siblings() {
 		asking.Go(func() {
-			defer s.cfg.OnPanic.Report()
+			defer crash.Report()
 			found, err := askSibling(ctx, socket, req)
 			if err != nil {
 				return // it has ended, is stopped, or is an older release

@@ -17,7 +17,7 @@ import (
 	"sync"
 	"time"
 
-	"pollux/internal/companion"
+	"pollux/internal/crash"
 	"pollux/internal/editor"
 	"pollux/internal/gate"
 	"pollux/internal/ide/blocking"
@@ -45,8 +45,6 @@ type Config struct {
 	Dir string
 	// GoneTimeout is how long an agent may be without an event stream.
 	GoneTimeout time.Duration
-	// OnPanic is called before a panic ends the process.
-	OnPanic companion.OnPanic
 }
 
 const (
@@ -91,7 +89,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg, nonce: rand.Text()}
 	s.File = lockfile.New(cfg.Log, "Copilot CLI", cfg.Dir, s.lock)
 	s.mcp = mcp.New(mcp.Config{
-		Backend: cfg.Backend, Log: cfg.Log, OnPanic: cfg.OnPanic, Title: cfg.Editor.DisplayName, Version: cfg.Version,
+		Backend: cfg.Backend, Log: cfg.Log, Title: cfg.Editor.DisplayName, Version: cfg.Version,
 		Names: names, MaxSessions: maxSessions,
 	})
 	s.endpoint.Open, s.endpoint.GoneTimeout = s.open, cfg.GoneTimeout
@@ -111,7 +109,6 @@ func New(cfg Config) (*Server, error) {
 // serveHTTP serves a request, once it has refused web pages, which always send an Origin, and
 // clients without the nonce.
 func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
-	defer s.cfg.OnPanic.Report()
 	switch {
 	case len(r.Header.Values("Origin")) > 0:
 		mcp.TurnAway(w, r, http.StatusForbidden, "requests from web pages are not served")
@@ -135,7 +132,7 @@ func (s *Server) Serve() {
 	}
 	s.http.Serve()
 	s.running.Go(func() {
-		defer s.cfg.OnPanic.Report()
+		defer crash.Report()
 		s.Watch(nil)
 	})
 }

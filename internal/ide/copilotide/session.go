@@ -35,7 +35,7 @@ func (s *Server) open(r *http.Request) (*mcp.Session, error) {
 	}
 	var err error
 	session.Session, err = blocking.NewSession(blocking.Config{
-		Server: s.mcp, Backend: s.cfg.Backend, OnPanic: s.cfg.OnPanic,
+		Server: s.mcp, Backend: s.cfg.Backend,
 		Dialect: mcp.Dialect{Self: session, Tools: session.tools()},
 		Delays:  []time.Duration{0}, SkipNothing: true,
 	})

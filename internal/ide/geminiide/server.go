@@ -73,8 +73,6 @@ type Config struct {
 	// KeepAliveInterval is the interval of the comments that keep a stream open:
 	// the CLI's HTTP client cuts a silent one after 300 s.
 	KeepAliveInterval time.Duration
-	// OnPanic is called before a panic ends the process.
-	OnPanic companion.OnPanic
 	// MaxBody bounds a request's body in bytes; the CLI sends whole files.
 	MaxBody int64
 }
@@ -115,7 +113,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{cfg: cfg}
 	own := mcp.Config{
-		Backend: cfg.Backend, Log: cfg.Log, OnPanic: cfg.OnPanic, Title: cfg.Editor.DisplayName, Version: cfg.Version,
+		Backend: cfg.Backend, Log: cfg.Log, Title: cfg.Editor.DisplayName, Version: cfg.Version,
 		MaxSessions: maxSessions,
 	}
 	if cfg.Roots != nil {

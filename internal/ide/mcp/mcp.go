@@ -65,7 +65,6 @@ type Backend interface {
 type Config struct {
 	Backend Backend
 	Log     *slog.Logger
-	OnPanic companion.OnPanic
 	// Title is the editor's name, and Version that of the companion, as agents receive them.
 	Title, Version string
 	// Names are the agents' names, as people know them, by the names that they send.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"pollux/internal/companion"
+	"pollux/internal/crash"
 	"pollux/internal/jsonrpc"
 	"pollux/internal/outbox"
 	"pollux/internal/termtext"
@@ -107,11 +108,10 @@ func (s *Session) End() { s.cancel() }
 // start starts the session's goroutines. write writes a message for the agent; it must end soon
 // after its context does. After an error the session ends.
 func (s *Session) start(write func(context.Context, *outgoing) error) {
-	onPanic := s.server.cfg.OnPanic
 	s.out = outbox.New(outbox.Limits[*outgoing]{
 		Items: maxOutbox, Bytes: maxOutboxSize, Size: func(o *outgoing) int { return o.size },
 	}, func(ctx context.Context, o *outgoing) {
-		defer onPanic.Report()
+		defer crash.Report()
 		err := write(ctx, o)
 		if err != nil {
 			s.End()
@@ -155,7 +155,7 @@ func (s *Session) Go(f func()) {
 		return
 	}
 	s.tasks.Go(func() {
-		defer s.server.cfg.OnPanic.Report()
+		defer crash.Report()
 		f()
 	})
 }
@@ -252,7 +252,7 @@ func (s *Session) greet() {
 	go func() { // a panic ends the process: an HTTP server would recover from it
 		defer close(greeted)
 		defer s.tasks.Done()
-		defer s.server.cfg.OnPanic.Report()
+		defer crash.Report()
 		s.connect()
 	}()
 	<-greeted

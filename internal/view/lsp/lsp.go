@@ -48,7 +48,7 @@ func Serve(ctx context.Context, conn io.ReadWriteCloser, cfg Config) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s := &server{cfg: cfg, ctx: ctx, end: cancel, docs: make(map[string]*document), diffs: make(map[string]editor.Diff)}
-	s.out = editor.NewOutbox(cancel, nil)
+	s.out = editor.NewOutbox(cancel)
 	ready := make(chan struct{})
 	s.conn = jsonrpc.NewConn(ctx, editor.Drained(editor.NewStream(conn), s.out), func(_ context.Context, _ *jsonrpc.Conn, req *jsonrpc.Request) {
 		<-ready
