@@ -49,7 +49,7 @@ func TestSilent(t *testing.T) {
 	if m := receive(t, warned); m != (editor.Message{Level: "warning", Text: "it is in auto mode"}) {
 		t.Errorf("the message is %+v", m)
 	}
-	if err := c.Propose(t.Context(), s, Proposal{Path: filepath.Join(c.dir, "a.txt"), Text: "new\n"}); err != nil {
+	if err := c.Propose(s, Proposal{Path: filepath.Join(c.dir, "a.txt"), Text: "new\n"}); err != nil {
 		t.Fatal(err)
 	}
 	wait("")
@@ -74,7 +74,7 @@ func TestAskedBeforeItIsKnown(t *testing.T) {
 	c.view(t)
 	s := c.connect(t, newFakeSession())
 	defer c.Disconnect(s)
-	if err := c.Propose(t.Context(), s, Proposal{Path: filepath.Join(c.dir, "a.txt"), Text: "new\n"}); err != nil {
+	if err := c.Propose(s, Proposal{Path: filepath.Join(c.dir, "a.txt"), Text: "new\n"}); err != nil {
 		t.Fatal(err)
 	}
 	s.moved.Store(&Process{PID: 1, Dir: c.dir})
@@ -98,7 +98,7 @@ func TestWaiting(t *testing.T) {
 	defer c.Disconnect(s)
 	propose := func(name string) {
 		t.Helper()
-		if err := c.Propose(t.Context(), s, Proposal{Path: filepath.Join(c.dir, name), Text: "new\n"}); err != nil {
+		if err := c.Propose(s, Proposal{Path: filepath.Join(c.dir, name), Text: "new\n"}); err != nil {
 			t.Fatal(err)
 		}
 	}

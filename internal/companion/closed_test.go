@@ -29,17 +29,17 @@ func testHowAClosedChangeEnded(t *testing.T) {
 		write string
 		want  journal.Ending
 	}{
-		{"no", func(path string) (string, error) { return c.Withdraw(t.Context(), s, path) }, "", journal.Refused},
-		{"yes", func(path string) (string, error) { return c.Withdraw(t.Context(), s, path) }, "new\n", journal.InTerminal},
-		{"hangup", func(path string) (string, error) { return c.Abandon(t.Context(), s, path) }, "", journal.Withdrawn},
-		{"yes of an older agent", func(path string) (string, error) { return c.Abandon(t.Context(), s, path) }, "new\n", journal.InTerminal},
-		{"something else", func(path string) (string, error) { return c.Withdraw(t.Context(), s, path) }, "other\n", ""},
+		{"no", func(path string) (string, error) { return c.Withdraw(s, path) }, "", journal.Refused},
+		{"yes", func(path string) (string, error) { return c.Withdraw(s, path) }, "new\n", journal.InTerminal},
+		{"hangup", func(path string) (string, error) { return c.Abandon(s, path) }, "", journal.Withdrawn},
+		{"yes of an older agent", func(path string) (string, error) { return c.Abandon(s, path) }, "new\n", journal.InTerminal},
+		{"something else", func(path string) (string, error) { return c.Withdraw(s, path) }, "other\n", ""},
 	} {
 		path := filepath.Join(c.dir, tt.name)
 		if err := os.WriteFile(path, []byte("old\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Propose(t.Context(), s, Proposal{Path: path, Text: "new\n"}); err != nil {
+		if err := c.Propose(s, Proposal{Path: path, Text: "new\n"}); err != nil {
 			t.Fatal(err)
 		}
 		ids[tt.name] = receive(t, v.opened).ID
@@ -82,7 +82,7 @@ func TestYesInTheTerminalWithoutTheEdits(t *testing.T) {
 				if err := os.WriteFile(path, []byte("old\n"), 0o600); err != nil {
 					t.Fatal(err)
 				}
-				if err := c.Propose(t.Context(), s, Proposal{Path: path, Text: "new\n"}); err != nil {
+				if err := c.Propose(s, Proposal{Path: path, Text: "new\n"}); err != nil {
 					t.Fatal(err)
 				}
 				d := receive(t, v.opened)
@@ -92,7 +92,7 @@ func TestYesInTheTerminalWithoutTheEdits(t *testing.T) {
 				if _, err := v.Status(t.Context()); err != nil { // now the edit is known
 					t.Fatal(err)
 				}
-				if _, err := c.Withdraw(t.Context(), s, path); err != nil {
+				if _, err := c.Withdraw(s, path); err != nil {
 					t.Fatal(err)
 				}
 				if err := os.WriteFile(path, []byte(tt.written), 0o600); err != nil {
@@ -131,7 +131,7 @@ func TestEndIsNoRejection(t *testing.T) {
 	v := c.view(t)
 	s := c.connect(t, newFakeSession())
 	path := filepath.Join(c.dir, "f")
-	if err := c.Propose(t.Context(), s, Proposal{Path: path, Text: "new\n"}); err != nil {
+	if err := c.Propose(s, Proposal{Path: path, Text: "new\n"}); err != nil {
 		t.Fatal(err)
 	}
 	d := receive(t, v.opened)

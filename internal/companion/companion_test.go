@@ -935,8 +935,6 @@ func TestCloseBeforeOpenHasAnswered(t *testing.T) {
 	}
 }
 
-var _ geminiide.Backend = (*companion.Companion)(nil)
-
 // If the roots cannot be published, they do not apply, the user gets one
 // message, and the next snapshot with them tries again.
 func TestSetRootsTriesAgain(t *testing.T) {

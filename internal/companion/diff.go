@@ -2,7 +2,6 @@ package companion
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -232,7 +231,7 @@ const (
 // shows it. An error means that no client can show it: the agent gets no
 // other answer. A change that cannot be displayed is not an error: the user
 // answers it in the agent's terminal.
-func (c *Companion) Propose(ctx context.Context, s Session, p Proposal) error {
+func (c *Companion) Propose(s Session, p Proposal) error {
 	path, ok := cleanPath(p.Path)
 	if !ok {
 		return fmt.Errorf("the path %q is not a plain absolute path: pass one without ..", p.Path)
@@ -393,13 +392,13 @@ func (c *Companion) firstShown(d *diff, acks chan error) error {
 // Withdraw ends the review of a proposal that was answered in the agent's
 // terminal, and returns the text as the user left it. It asks the surfaces for
 // it, since they may not have sent the last edits.
-func (c *Companion) Withdraw(ctx context.Context, s Session, path string) (string, error) {
+func (c *Companion) Withdraw(s Session, path string) (string, error) {
 	return c.withdraw(s, path, journal.Refused)
 }
 
 // Abandon is Withdraw for a proposal that the agent gave up without an answer, for example
 // because its terminal was closed.
-func (c *Companion) Abandon(ctx context.Context, s Session, path string) (string, error) {
+func (c *Companion) Abandon(s Session, path string) (string, error) {
 	return c.withdraw(s, path, journal.Withdrawn)
 }
 

@@ -197,7 +197,7 @@ func TestOutsideLists(t *testing.T) {
 		{"a file that is not text", nil, func(p *folder) { p.write("a.txt", "\x00") }, []string{"changed a.txt"}},
 		{"a file with a proposal", nil, func(p *folder) {
 			p.join()
-			if err := p.Propose(p.t.Context(), p.session, Proposal{Path: p.path("a.txt"), Text: "two\n"}); err != nil {
+			if err := p.Propose(p.session, Proposal{Path: p.path("a.txt"), Text: "two\n"}); err != nil {
 				p.t.Error(err)
 			}
 			p.write("a.txt", "three\n")
@@ -236,7 +236,7 @@ func TestOutsideAndProposals(t *testing.T) {
 			p.closed(d, editor.ReasonAccepted)
 		}, nil},
 		{"yes in the terminal", func(p *folder, d editor.Diff) {
-			if _, err := p.Withdraw(p.t.Context(), p.session, d.Path); err != nil {
+			if _, err := p.Withdraw(p.session, d.Path); err != nil {
 				p.t.Error(err)
 			}
 			p.write("a.txt", "two\n")
@@ -260,7 +260,7 @@ func TestOutsideAndProposals(t *testing.T) {
 			p := newFolder(t, true)
 			defer p.Disconnect(p.join())
 			p.start()
-			if err := p.Propose(t.Context(), p.session, Proposal{Path: p.path("a.txt"), Text: "two\n"}); err != nil {
+			if err := p.Propose(p.session, Proposal{Path: p.path("a.txt"), Text: "two\n"}); err != nil {
 				t.Fatal(err)
 			}
 			tt.end(p, receive(t, p.view.opened))

@@ -19,7 +19,7 @@ func TestReadOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := Proposal{Path: path, Text: "new\n", ReadOnly: "it ignores edits"}
-	if err := c.Propose(t.Context(), s, p); err != nil {
+	if err := c.Propose(s, p); err != nil {
 		t.Fatal(err)
 	}
 	d := receive(t, v.opened)

@@ -348,7 +348,7 @@ func TestSendWhileADiffIsOpen(t *testing.T) {
 	if err := os.WriteFile(path, []byte("a\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Propose(t.Context(), s, Proposal{Path: path, Text: "b\n"}); err != nil {
+	if err := c.Propose(s, Proposal{Path: path, Text: "b\n"}); err != nil {
 		t.Fatal(err)
 	}
 	d := receive(t, v.opened)
@@ -385,7 +385,7 @@ func TestActed(t *testing.T) {
 	if got := last(); got != "Two" {
 		t.Errorf("after it connected, the last one is %s", got)
 	}
-	if err := c.Propose(t.Context(), one, Proposal{Path: filepath.Join(c.dir, "a"), Text: "a"}); err == nil {
+	if err := c.Propose(one, Proposal{Path: filepath.Join(c.dir, "a"), Text: "a"}); err == nil {
 		t.Error("nothing shows the change")
 	}
 	if got := last(); got != "One" {

@@ -282,7 +282,7 @@ func TestConflictKeepsTheText(t *testing.T) {
 		}
 	}
 	write("old\n")
-	if err := c.Propose(t.Context(), s, Proposal{Path: path, Text: "new\n"}); err != nil {
+	if err := c.Propose(s, Proposal{Path: path, Text: "new\n"}); err != nil {
 		t.Fatal(err)
 	}
 	d := receive(t, v.opened)
@@ -295,7 +295,7 @@ func TestConflictKeepsTheText(t *testing.T) {
 	if err != nil || len(list) != 1 || list[0].Text() != "mine\n" {
 		t.Errorf("another client sees %+v, %v", list, err)
 	}
-	if text, err := c.Withdraw(t.Context(), s, path); err != nil || text != "mine\n" {
+	if text, err := c.Withdraw(s, path); err != nil || text != "mine\n" {
 		t.Errorf("the agent receives %q, %v", text, err)
 	}
 	if text, err := c.journal.Text(d.ID); err != nil || text != "mine\n" {
@@ -331,7 +331,7 @@ func TestAgentWithoutRules(t *testing.T) {
 		if err := os.WriteFile(path, []byte("\uFEFFold\r\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Propose(t.Context(), s, Proposal{Path: path, Text: "new\n"}); err != nil {
+		if err := c.Propose(s, Proposal{Path: path, Text: "new\n"}); err != nil {
 			t.Fatal(err)
 		}
 		d := receive(t, e.opened)
@@ -378,24 +378,24 @@ func TestSpellingsAreOneDiff(t *testing.T) {
 	defer c.Disconnect(s)
 	path := filepath.Join(c.dir, "f")
 	doubled := Proposal{Path: c.dir + "//f", Text: "new\n"}
-	if err := c.Propose(t.Context(), s, doubled); err != nil {
+	if err := c.Propose(s, doubled); err != nil {
 		t.Fatal(err)
 	}
 	if d := receive(t, v.opened); d.Path != path {
 		t.Errorf("the view shows %s", d.Path)
 	}
-	if err := c.Propose(t.Context(), s, Proposal{Path: path, Text: "newer\n"}); err != nil {
+	if err := c.Propose(s, Proposal{Path: path, Text: "newer\n"}); err != nil {
 		t.Fatal(err)
 	}
 	if got := receive(t, s.outcomes); got != (resolved{doubled, Outcome{Superseded: true}}) {
 		t.Errorf("the agent received %+v", got)
 	}
 	for _, other := range []string{c.dir + "/x/../f", "f", ""} {
-		if text, err := c.Withdraw(t.Context(), s, other); err == nil {
+		if text, err := c.Withdraw(s, other); err == nil {
 			t.Errorf("%q is open: %q", other, text)
 		}
 	}
-	if text, err := c.Withdraw(t.Context(), s, c.dir+"/.//f"); err != nil || text != "newer\n" {
+	if text, err := c.Withdraw(s, c.dir+"/.//f"); err != nil || text != "newer\n" {
 		t.Errorf("the agent received %q, %v", text, err)
 	}
 }
@@ -432,7 +432,7 @@ func TestAgentsOfOneName(t *testing.T) {
 	}
 	want := func(s *fakeSession, name string) {
 		t.Helper()
-		if err := c.Propose(t.Context(), s, Proposal{Path: filepath.Join(c.dir, "f"), Text: "new\n"}); err != nil {
+		if err := c.Propose(s, Proposal{Path: filepath.Join(c.dir, "f"), Text: "new\n"}); err != nil {
 			t.Fatal(err)
 		}
 		if d := receive(t, e.opened); d.Agent != name {
@@ -465,7 +465,7 @@ func TestAgentWithoutName(t *testing.T) {
 	s := newFakeSession()
 	s.name = ""
 	c.connect(t, s)
-	if err := c.Propose(t.Context(), s, Proposal{Path: filepath.Join(c.dir, "f"), Text: "new\n"}); err != nil {
+	if err := c.Propose(s, Proposal{Path: filepath.Join(c.dir, "f"), Text: "new\n"}); err != nil {
 		t.Fatal(err)
 	}
 	d := receive(t, e.opened)
@@ -491,7 +491,7 @@ func TestEveryProposalIsResolved(t *testing.T) {
 	propose := func(path, text string) Proposal {
 		t.Helper()
 		p := Proposal{Path: path, Text: text}
-		if err := c.Propose(t.Context(), s, p); err != nil {
+		if err := c.Propose(s, p); err != nil {
 			t.Fatal(err)
 		}
 		return p
@@ -520,14 +520,14 @@ func TestEveryProposalIsResolved(t *testing.T) {
 	wants(first, Outcome{Superseded: true})
 
 	// Withdraw has a result instead.
-	if _, err := c.Withdraw(t.Context(), s, outside); err != nil {
+	if _, err := c.Withdraw(s, outside); err != nil {
 		t.Fatal(err)
 	}
 
 	// Nothing follows for an agent that has ended.
 	gone := c.connect(t, newFakeSession())
 	for _, path := range []string{file, outside} {
-		if err := c.Propose(t.Context(), gone, Proposal{Path: path, Text: "3\n"}); err != nil {
+		if err := c.Propose(gone, Proposal{Path: path, Text: "3\n"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -597,7 +597,7 @@ func TestViewLeavesBeforeItAnswers(t *testing.T) {
 		}()
 		p := Proposal{Path: filepath.Join(c.dir, "f"), Text: "new\n"}
 		shown := make(chan error, 1)
-		go func() { shown <- c.Propose(t.Context(), s, p) }()
+		go func() { shown <- c.Propose(s, p) }()
 		receive(t, opened)
 		conn.now.Store(true)
 		c.tell("info", "a message that no client reads")

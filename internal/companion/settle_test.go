@@ -30,7 +30,7 @@ func newSettling(t *testing.T) *settling {
 func (c *settling) accept(t *testing.T, name, proposed, accepted string) string {
 	t.Helper()
 	path := filepath.Join(c.dir, name)
-	if err := c.Propose(t.Context(), c.s, Proposal{Path: path, Text: proposed}); err != nil {
+	if err := c.Propose(c.s, Proposal{Path: path, Text: proposed}); err != nil {
 		t.Fatal(err)
 	}
 	res, err := c.view.Accept(t.Context(), editor.DiffAccept{ID: (<-c.view.opened).ID, Content: accepted})
@@ -180,7 +180,7 @@ func TestWhyUnwritten(t *testing.T) {
 		c.wantClosed(t, editor.ReasonUnwritten, "something else was written")
 
 		c.accept(t, "a", "new", "mine")
-		if err := c.Propose(t.Context(), c.s, Proposal{Path: filepath.Join(c.dir, "b"), Text: "new"}); err != nil {
+		if err := c.Propose(c.s, Proposal{Path: filepath.Join(c.dir, "b"), Text: "new"}); err != nil {
 			t.Fatal(err)
 		}
 		c.wantClosed(t, editor.ReasonUnwritten, "it may wait for your answer to its other changes")

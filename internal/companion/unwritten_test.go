@@ -13,7 +13,7 @@ import (
 // A lost is an accepted change whose agent ended before it wrote the file.
 func (b *bare) lost(t *testing.T, v *view, s *fakeSession, path, text string) editor.Diff {
 	t.Helper()
-	if err := b.Propose(t.Context(), s, Proposal{Path: path, Text: "new\n"}); err != nil {
+	if err := b.Propose(s, Proposal{Path: path, Text: "new\n"}); err != nil {
 		t.Fatal(err)
 	}
 	d := receive(t, v.opened)
@@ -121,7 +121,7 @@ func TestSaveUnwritten(t *testing.T) {
 		write("old\n")
 		d := c.lost(t, v, s, path, "mine\n")
 		s.undelivered = false
-		if err := c.Propose(t.Context(), s, Proposal{Path: path, Text: "newer\n"}); err != nil {
+		if err := c.Propose(s, Proposal{Path: path, Text: "newer\n"}); err != nil {
 			t.Fatal(err)
 		}
 		d2 := receive(t, v.opened)
@@ -165,14 +165,14 @@ func TestNoticeIsWithdrawn(t *testing.T) {
 	s := c.connect(t, newFakeSession())
 	defer c.Disconnect(s)
 	path := filepath.Join(c.dir, "f")
-	if err := c.Propose(t.Context(), s, Proposal{Path: path, Binary: "it is binary"}); err != nil {
+	if err := c.Propose(s, Proposal{Path: path, Binary: "it is binary"}); err != nil {
 		t.Fatal(err)
 	}
 	m := receive(t, v.all)
 	if m.Diff == "" || m.Unwritten {
 		t.Errorf("the message is %+v", m)
 	}
-	if _, err := c.Withdraw(t.Context(), s, path); err != nil {
+	if _, err := c.Withdraw(s, path); err != nil {
 		t.Fatal(err)
 	}
 	if cl := receive(t, v.closed); cl.ID != m.Diff {

@@ -26,6 +26,7 @@ import (
 	"pollux/internal/ide/codexide"
 	"pollux/internal/ide/copilotide"
 	"pollux/internal/ide/geminiide"
+	"pollux/internal/ide/mcp"
 	"pollux/internal/inputline"
 )
 
@@ -135,7 +136,7 @@ var protocols = []Protocol{
 				pids = geminiide.EditorPIDs(cfg.EditorPID, os.Getenv)
 			}
 			return geminiide.New(geminiide.Config{
-				Backend: c, Log: cfg.Log, Version: cfg.Version, Editor: cfg.Editor, Roots: c.Roots, PIDs: pids,
+				Companion: cfg.companion(c), Roots: c.Roots, PIDs: pids,
 				Token: cfg.Settings.Token, Port: cfg.Settings.Port,
 				ExtraHost: cfg.ExtraHost, ExtraNames: cfg.ExtraNames, GoneTimeout: cfg.GoneTimeout,
 			})
@@ -159,9 +160,7 @@ var protocols = []Protocol{
 			},
 		},
 		Listen: func(c *companion.Companion, cfg Config) (Server, error) {
-			return claudeide.New(claudeide.Config{
-				Backend: c, Log: cfg.Log, Version: cfg.Version, Editor: cfg.Editor, Roots: c.Roots(),
-			})
+			return claudeide.New(claudeide.Config{Companion: cfg.companion(c), Roots: c.Roots()})
 		},
 	},
 	{
@@ -172,9 +171,7 @@ var protocols = []Protocol{
 			Name: copilotide.Command, Title: "Copilot CLI", Package: "@github/copilot", Asking: copilotide.Asking, Hides: true,
 		}},
 		Listen: func(c *companion.Companion, cfg Config) (Server, error) {
-			return copilotide.New(copilotide.Config{
-				Backend: c, Log: cfg.Log, Version: cfg.Version, Editor: cfg.Editor,
-			})
+			return copilotide.New(copilotide.Config{Companion: cfg.companion(c)})
 		},
 	},
 	{
@@ -232,6 +229,11 @@ type Config struct {
 	// GoneTimeout is how long an agent may be away before it counts as ended;
 	// the protocol's default if 0.
 	GoneTimeout time.Duration
+}
+
+// companion returns what the servers that speak MCP are made of.
+func (cfg Config) companion(c *companion.Companion) mcp.Companion {
+	return mcp.Companion{Backend: c, Log: cfg.Log, Version: cfg.Version, Editor: cfg.Editor}
 }
 
 // A Host is a running companion with its servers and its socket. It implements

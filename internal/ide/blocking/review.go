@@ -1,7 +1,6 @@
 package blocking
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -49,19 +48,19 @@ func ParseTab(args json.RawMessage, opener string) (tab string, err error) {
 // Open shows a proposal. The call is answered later, when the user has decided: texts returns the
 // texts of the result for an outcome that is accepted or rejected; every other one is an error. tab
 // names the diff for the tools that close it.
-func (s *Session) Open(ctx context.Context, c *mcp.Call, tab string, p companion.Proposal,
+func (s *Session) Open(c *mcp.Call, tab string, p companion.Proposal,
 	texts func(companion.Outcome) []string) ([]string, error) {
 	r := &review{call: c, proposal: p, tab: tab, texts: texts}
 	s.mu.Lock()
 	s.reviews = append(s.reviews, r)
 	s.mu.Unlock()
-	if err := s.cfg.Backend.Propose(ctx, s.cfg.Dialect.Self, r.proposal); err != nil {
+	if err := s.backend.Propose(s.dialect.Self, r.proposal); err != nil {
 		if s.take(r) {
 			return nil, err
 		}
 		return nil, mcp.ErrLater // the proposal has an outcome, which answers the call
 	}
-	c.OnCanceled(func() { s.close(s.Ctx, func(other *review) bool { return other == r }) })
+	c.OnCanceled(func() { s.close(func(other *review) bool { return other == r }) })
 	return nil, mcp.ErrLater
 }
 
@@ -77,16 +76,16 @@ func (s *Session) take(r *review) bool {
 // Close ends the reviews whose tab matches, because the user has answered in the terminal. It
 // returns how many there were. The agent no longer waits for the answers of their calls. Only a
 // tool that takes its turn calls Close, so that there is at most one review for a path.
-func (s *Session) Close(ctx context.Context, match func(tab string) bool) (closed int) {
-	return s.close(ctx, func(r *review) bool { return match(r.tab) })
+func (s *Session) Close(match func(tab string) bool) (closed int) {
+	return s.close(func(r *review) bool { return match(r.tab) })
 }
 
-func (s *Session) close(ctx context.Context, match func(*review) bool) (closed int) {
+func (s *Session) close(match func(*review) bool) (closed int) {
 	s.mu.Lock()
 	open := slices.DeleteFunc(slices.Clone(s.reviews), func(r *review) bool { return !match(r) })
 	s.mu.Unlock()
 	for _, r := range open {
-		if _, err := s.cfg.Backend.Withdraw(ctx, s.cfg.Dialect.Self, r.proposal.Path); err != nil {
+		if _, err := s.backend.Withdraw(s.dialect.Self, r.proposal.Path); err != nil {
 			continue // the user has just decided
 		}
 		if s.take(r) {

@@ -106,7 +106,7 @@ func (s *Session) sendContext() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	refreshed := time.Now()
-	left := s.cfg.Delays
+	left := s.dialect.Delays
 	var sent Selection
 	first, named := true, false // named: a file was sent
 	for {
@@ -117,7 +117,7 @@ func (s *Session) sendContext() {
 			f()
 			continue
 		case <-s.dropped:
-			refreshed, left = time.Now(), s.cfg.Delays
+			refreshed, left = time.Now(), s.dialect.Delays
 			timer.Reset(0)
 			continue
 		case <-timer.C:
@@ -132,7 +132,7 @@ func (s *Session) sendContext() {
 		if !ok {
 			return
 		}
-		if m == sent && !again && !first || s.cfg.SkipNothing && m.FilePath == "" && !named {
+		if m == sent && !again && !first || s.dialect.SkipNothing && m.FilePath == "" && !named {
 			continue
 		}
 		// Without a stream, the next one begins with the context as it is then.
@@ -147,13 +147,13 @@ func (s *Session) sendContext() {
 // ends while a disk does not answer.
 func (s *Session) Selection(ctx context.Context) (m Selection, ok bool) {
 	shift := 0
-	if s.cfg.Shift != nil {
-		shift = s.cfg.Shift()
+	if s.dialect.Shift != nil {
+		shift = s.dialect.Shift()
 	}
 	answer := make(chan Selection, 1)
 	go func() {
 		defer crash.Report()
-		answer <- NewSelection(s.cfg.Backend.Context(), s.cfg.Backend.Roots(), shift)
+		answer <- NewSelection(s.backend.Context(), s.backend.Roots(), shift)
 	}()
 	select {
 	case m = <-answer:

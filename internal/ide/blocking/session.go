@@ -1,33 +1,21 @@
-// Package blocking serves agents whose call that shows a change returns only after the user has
-// decided. It holds the calls that wait, and sends the message with the context. An agent's
-// package adds the names and texts of its tools.
+// Package blocking serves agents that find a companion through a lock file, and whose call that
+// shows a change returns only after the user has decided. It listens, looks after the lock file,
+// holds the calls that wait, and sends the message with the context. An agent's package adds its
+// address, the fields of the lock file, and the names and texts of its tools.
 package blocking
 
 import (
-	"context"
 	"net/http"
 	"sync"
 	"time"
 
-	"pollux/internal/companion"
 	"pollux/internal/ide/mcp"
 	"pollux/internal/outbox"
 )
 
-// A Backend is the companion that a server belongs to.
-type Backend interface {
-	mcp.Backend
-	Propose(ctx context.Context, s companion.Session, p companion.Proposal) error
-	Withdraw(ctx context.Context, s companion.Session, path string) (text string, err error)
-	Context() companion.Context
-	Roots() []string
-}
-
-// A Config configures a [Session].
-type Config struct {
-	Server  *mcp.Server
-	Backend Backend
-	Dialect mcp.Dialect // without StreamOpened
+// A Dialect describes what an agent's package adds to a session.
+type Dialect struct {
+	mcp.Dialect // without StreamOpened
 	// Shift returns the shift of [NewSelection]; no shift if nil.
 	Shift func() int
 	// Delays are the times after which the context is sent again, because the agent
@@ -42,7 +30,8 @@ type Config struct {
 // context. The session of an agent embeds it.
 type Session struct {
 	*mcp.Session
-	cfg Config
+	dialect Dialect
+	backend mcp.Backend
 
 	changed outbox.Signal // the context has changed
 	dropped outbox.Signal // the agent may have dropped the context: send it again
@@ -54,16 +43,19 @@ type Session struct {
 }
 
 // NewSession returns a session, unless the server has too many.
-func NewSession(cfg Config) (s *Session, err error) {
-	s = &Session{cfg: cfg, changed: outbox.NewSignal(), dropped: outbox.NewSignal(), between: make(chan func())}
-	dialect := cfg.Dialect
-	dialect.StreamOpened = func(*http.Request) { s.Refresh() } // a stream first carries the context
-	dialect.Connected = func() {
+func (srv *Server) NewSession(d Dialect) (s *Session, err error) {
+	s = &Session{
+		dialect: d, backend: srv.Backend,
+		changed: outbox.NewSignal(), dropped: outbox.NewSignal(), between: make(chan func()),
+	}
+	connected := d.Connected
+	d.StreamOpened = func(*http.Request) { s.Refresh() } // a stream first carries the context
+	d.Connected = func() {
 		s.Go(s.sendContext)
-		if cfg.Dialect.Connected != nil {
-			cfg.Dialect.Connected()
+		if connected != nil {
+			connected()
 		}
 	}
-	s.Session, err = cfg.Server.NewSession(dialect)
+	s.Session, err = srv.MCP.NewSession(d.Dialect)
 	return s, err
 }

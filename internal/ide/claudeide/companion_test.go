@@ -24,7 +24,6 @@ func (host) Prompt(editor.PromptParams, []string) (p editor.Prompt) { return p }
 func (host) Agents() []companion.AgentKind                          { return nil }
 func (h *host) ViewsChanged()                                       { h.server.ViewsChanged() }
 func (h *host) Notes() []string                                     { return nil }
-func (h *host) Unpublish()                                          { h.server.Unpublish() }
 
 // With a real companion: an edited accept, a review that ends in the terminal, and a
 // view that leaves. The agent receives the rejection before its session ends.
@@ -50,9 +49,9 @@ func TestWithCompanion(t *testing.T) {
 	if h.server, err = New(cfg); err != nil {
 		t.Fatal(err)
 	}
-	h.server.http.Listeners[0].Close()
+	h.server.HTTP.Listeners[0].Close()
 	f := &fixture{Server: h.server, t: t, network: systest.NewNetwork()}
-	h.server.http.Listeners[0] = f.network
+	h.server.HTTP.Listeners[0] = f.network
 	h.server.Serve()
 	t.Cleanup(func() { c.Stop(); f.close(); c.Wait() })
 

@@ -36,7 +36,7 @@ func (s *Session) getDiagnostics(ctx context.Context, c *mcp.Call) ([]string, er
 		return s.diagnosticsOf(ctx, a.URI)
 	}
 	s.checks.end(ctx)
-	files, err := s.server.cfg.Backend.Diagnostics(ctx, "")
+	files, err := s.server.Backend.Diagnostics(ctx, "")
 	if err != nil {
 		return nil, err
 	}
@@ -49,10 +49,10 @@ func (s *Session) diagnosticsOf(ctx context.Context, uri string) ([]string, erro
 	if err != nil {
 		return nil, err
 	}
-	files, checked, err := s.server.cfg.Backend.BeforeWrite(ctx, path)
+	files, checked, err := s.server.Backend.BeforeWrite(ctx, path)
 	if plain, bad := url.PathUnescape(path); err == nil && len(files) == 0 && bad == nil && plain != path {
 		// The agent does not escape the path; the model may.
-		files, checked, err = s.server.cfg.Backend.BeforeWrite(ctx, plain)
+		files, checked, err = s.server.Backend.BeforeWrite(ctx, plain)
 	}
 	if err != nil {
 		return nil, err

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"pollux/internal/ide/lockfile"
+	"pollux/internal/ide/blocking"
 	"pollux/internal/sys/disk"
 	"pollux/internal/sys/sock"
 )
@@ -65,9 +65,9 @@ func (s *Server) listen() (l net.Listener, err error) {
 }
 
 // keep keeps the endpoint while an agent is connected, and forgets it afterwards. Only
-// watch calls it.
+// watched calls it.
 func (s *Server) keep() {
-	connected := s.mcp.Sessions() > 0
+	connected := s.MCP.Sessions() > 0
 	switch {
 	case s.state == "":
 		return
@@ -98,7 +98,7 @@ func (s *Server) touch() {
 		err = os.Chtimes(s.state, now, now)
 	}
 	if err != nil && s.kept.IsZero() {
-		s.cfg.Log.Warn("Claude Code will not find this companion again if it crashes", "err", err)
+		s.Log.Warn("Claude Code will not find this companion again if it crashes", "err", err)
 	}
 	s.kept = now
 }
@@ -127,7 +127,7 @@ func readEndpoint(path string) (e endpoint, err error) {
 		return e, err
 	}
 	e.touched = info.ModTime()
-	data, err := disk.ReadFile(path, lockfile.MaxSize)
+	data, err := disk.ReadFile(path, blocking.MaxLock)
 	if err == nil {
 		err = json.Unmarshal(data, &e)
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"pollux/internal/ide/lockfile"
+	"pollux/internal/ide/blocking"
 	"pollux/internal/sys/sock"
 	"pollux/internal/sys/systest"
 )
@@ -127,7 +127,7 @@ func TestEndpointAfterAKill(t *testing.T) {
 		f.connect("claude-code")
 		time.Sleep(time.Hour)
 		f.kill()
-		time.Sleep(maxAge - touchInterval - lockfile.CheckInterval)
+		time.Sleep(maxAge - touchInterval - blocking.CheckInterval)
 		next := f.next()
 		if next.port != f.port || next.token != f.token || !next.old {
 			t.Errorf("port %d and token %s, want %d and %s", next.port, next.token, f.port, f.token)
@@ -136,8 +136,8 @@ func TestEndpointAfterAKill(t *testing.T) {
 		if second := f.next(); second.port == f.port || second.token == f.token || second.old {
 			t.Error("two servers have the same port or token")
 		}
-		next.http.Listeners[0].Close()
-		time.Sleep(touchInterval + lockfile.CheckInterval + time.Second)
+		next.HTTP.Listeners[0].Close()
+		time.Sleep(touchInterval + blocking.CheckInterval + time.Second)
 		if late := f.next(); late.token == f.token || late.old {
 			t.Error("the token is used when no agent tries to come back any more")
 		}

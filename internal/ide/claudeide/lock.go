@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"pollux/internal/editor"
-	"pollux/internal/ide/lockfile"
+	"pollux/internal/ide/blocking"
 	"pollux/internal/paths"
 	"pollux/internal/sys/disk"
 	"pollux/internal/sys/proc"
@@ -32,7 +32,7 @@ type Lock struct {
 	RunningInWindows bool     `json:"runningInWindows"`
 	AuthToken        string   `json:"authToken"`
 	// Pollux marks a companion's lock; nil in the locks of other programs.
-	Pollux *lockfile.Mark `json:"pollux,omitempty"`
+	Pollux *blocking.Mark `json:"pollux,omitempty"`
 }
 
 const transport = "ws"
@@ -75,12 +75,12 @@ type Found struct {
 func Find(dir string) (found []Found) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
-		port, err := strconv.Atoi(strings.TrimSuffix(e.Name(), lockfile.Ext))
-		if err != nil || !strings.HasSuffix(e.Name(), lockfile.Ext) || port < 1 || port > 65535 {
+		port, err := strconv.Atoi(strings.TrimSuffix(e.Name(), blocking.Ext))
+		if err != nil || !strings.HasSuffix(e.Name(), blocking.Ext) || port < 1 || port > 65535 {
 			continue
 		}
 		f := Found{Path: filepath.Join(dir, e.Name()), Port: port}
-		if data, err := disk.ReadFile(f.Path, lockfile.MaxSize); err == nil {
+		if data, err := disk.ReadFile(f.Path, blocking.MaxLock); err == nil {
 			f.Lock = parseLock(data)
 			found = append(found, f)
 		}
@@ -156,17 +156,6 @@ func (l Lock) overlaps(folders []string) bool {
 		}
 	}
 	return false
-}
-
-// prune removes the locks of this user's companions that were killed here, and what
-// they did not finish to write. It leaves other programs' locks to them.
-func prune(dir string) {
-	disk.TempFiles.Remove(dir)
-	for _, f := range Find(dir) {
-		if f.Leftover() {
-			os.Remove(f.Path)
-		}
-	}
 }
 
 // rival returns another program's live lock, if a companion's lock must yield to

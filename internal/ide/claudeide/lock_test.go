@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"pollux/internal/editor"
-	"pollux/internal/ide/lockfile"
+	"pollux/internal/ide/blocking"
 	"pollux/internal/paths"
 	"pollux/internal/sys/disk"
 	"pollux/internal/sys/systest"
@@ -50,7 +50,7 @@ func place(t *testing.T, dir string, port int, text string) string {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(dir, strconv.Itoa(port)+lockfile.Ext)
+	path := filepath.Join(dir, strconv.Itoa(port)+blocking.Ext)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func encode(t *testing.T, l Lock) string {
 	return string(data)
 }
 
-func (s *Server) lockPath() string { return filepath.Join(s.Dir, strconv.Itoa(s.port)+lockfile.Ext) }
+func (s *Server) lockPath() string { return filepath.Join(s.Dir, strconv.Itoa(s.port)+blocking.Ext) }
 
 func exists(path string) bool {
 	_, err := os.Lstat(path)
@@ -76,7 +76,7 @@ func exists(path string) bool {
 // folders returns the folders of a server's lock file.
 func (s *Server) folders(t *testing.T) string {
 	t.Helper()
-	for _, f := range Find(s.cfg.Dir) {
+	for _, f := range Find(s.Dir) {
 		if f.Port == s.port {
 			return strings.Join(f.WorkspaceFolders, " ")
 		}
@@ -119,19 +119,19 @@ func TestLockFile(t *testing.T) {
 	}
 	alias := systest.Alias(t, project) // an agent has the real path
 	s, _ := publish(t, []string{alias}, nil)
-	path := filepath.Join(s.cfg.Dir, strconv.Itoa(s.port)+".lock")
+	path := filepath.Join(s.Dir, strconv.Itoa(s.port)+".lock")
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got struct {
 		Lock
-		Pollux lockfile.Mark `json:"pollux"`
+		Pollux blocking.Mark `json:"pollux"`
 	}
 	if err := json.Unmarshal(data, &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.Pollux.Host != lockfile.Here() || time.Since(time.UnixMilli(got.Pollux.Since)).Abs() > time.Minute {
+	if got.Pollux.Host != blocking.Here() || time.Since(time.UnixMilli(got.Pollux.Since)).Abs() > time.Minute {
 		t.Errorf("the mark is %+v", got.Pollux)
 	}
 	if want := fmt.Sprintf(`{"pid":%d,"workspaceFolders":[%q],"ideName":"Test","transport":"ws",`+
@@ -140,7 +140,7 @@ func TestLockFile(t *testing.T) {
 		t.Errorf("the file is %s\nwant %s", data, want)
 	}
 	if runtime.GOOS != "windows" {
-		for path, want := range map[string]os.FileMode{path: 0o600, s.cfg.Dir: 0o700} {
+		for path, want := range map[string]os.FileMode{path: 0o600, s.Dir: 0o700} {
 			if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
 				t.Errorf("%s: %v, %v; want %o", path, info.Mode(), err, want)
 			}
@@ -157,7 +157,7 @@ func TestLockFile(t *testing.T) {
 	if err := s.SetRoots([]string{dir}); err != nil {
 		t.Fatal(err)
 	}
-	if left, _ := os.ReadDir(s.cfg.Dir); len(left) > 0 {
+	if left, _ := os.ReadDir(s.Dir); len(left) > 0 {
 		t.Errorf("after Unpublish: %v", left)
 	}
 }
@@ -191,7 +191,7 @@ func TestLockFileDeleted(t *testing.T) {
 		if err := os.Remove(f.lockPath()); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(lockfile.CheckInterval)
+		time.Sleep(blocking.CheckInterval)
 		synctest.Wait()
 		if got := f.folders(t); got != before {
 			t.Errorf("%s, want %s", got, before)
@@ -210,7 +210,7 @@ func TestLockFileDeleted(t *testing.T) {
 		}
 		path := f.lockPath()
 		f.Unpublish()
-		time.Sleep(2 * lockfile.CheckInterval)
+		time.Sleep(2 * blocking.CheckInterval)
 		synctest.Wait()
 		if exists(path) {
 			t.Error("the lock file came back")
@@ -221,7 +221,7 @@ func TestLockFileDeleted(t *testing.T) {
 // A companion without views has no lock from the start.
 func TestPublishWithoutViews(t *testing.T) {
 	s, b := publish(t, []string{t.TempDir()}, func(_ *Config, b *backend) { b.hidden = true })
-	if exists(s.cfg.Dir) {
+	if exists(s.Dir) {
 		t.Error("there is a directory of locks")
 	}
 	b.setShows(true)
@@ -235,7 +235,7 @@ func TestPublishWithoutViews(t *testing.T) {
 // removed.
 func TestLockOfAnotherWithThePort(t *testing.T) {
 	s, b := publish(t, []string{t.TempDir()}, nil)
-	place(t, s.cfg.Dir, s.port, `{"pid":1,"authToken":"other"}`)
+	place(t, s.Dir, s.port, `{"pid":1,"authToken":"other"}`)
 	b.setShows(false)
 	s.Update()
 	if !exists(s.lockPath()) {
@@ -257,7 +257,7 @@ func TestRival(t *testing.T) {
 	served := listener.Addr().(*net.TCPAddr).Port
 	folder := systest.Abs("/work/project")
 	alive := os.Getpid()
-	lock := func(pid int, mark *lockfile.Mark, folders ...string) func(int64) string {
+	lock := func(pid int, mark *blocking.Mark, folders ...string) func(int64) string {
 		return func(since int64) string {
 			if mark != nil {
 				mark.Since += since
@@ -281,11 +281,11 @@ func TestRival(t *testing.T) {
 		"odd process":        {1, lock(-1, nil, folder), ""},
 		"port without PID":   {served, lock(0, nil, folder), "Other"},
 		"nobody at the port": {1, lock(0, nil, folder), ""},
-		"an older companion": {1, lock(alive, &lockfile.Mark{Since: -1}, folder), fmt.Sprintf("Other (process %d)", alive)},
-		"a younger one":      {1, lock(alive, &lockfile.Mark{Since: 1}, folder), ""},
-		"of the same time":   {1, lock(alive, &lockfile.Mark{}, folder), fmt.Sprintf("Other (process %d)", alive)},
-		"and a higher port":  {65535, lock(alive, &lockfile.Mark{}, folder), ""},
-		"a dead older one":   {1, lock(deadPID, &lockfile.Mark{Since: -1}, folder), ""},
+		"an older companion": {1, lock(alive, &blocking.Mark{Since: -1}, folder), fmt.Sprintf("Other (process %d)", alive)},
+		"a younger one":      {1, lock(alive, &blocking.Mark{Since: 1}, folder), ""},
+		"of the same time":   {1, lock(alive, &blocking.Mark{}, folder), fmt.Sprintf("Other (process %d)", alive)},
+		"and a higher port":  {65535, lock(alive, &blocking.Mark{}, folder), ""},
+		"a dead older one":   {1, lock(deadPID, &blocking.Mark{Since: -1}, folder), ""},
 		"old format":         {served, text(folder + "\n/x\n"), "another program"},
 		"odd name": {1, text(fmt.Sprintf(`{"pid":%d,"workspaceFolders":[%q],"ideName":"a\u001b[1m\nb"}`, alive, folder)),
 			fmt.Sprintf("a[1m b (process %d)", alive)},
@@ -297,7 +297,7 @@ func TestRival(t *testing.T) {
 			if got := s.folders(t); got != folder {
 				t.Fatal(got)
 			}
-			path := place(t, s.cfg.Dir, tt.port, tt.lock(s.Mark.Since))
+			path := place(t, s.Dir, tt.port, tt.lock(s.Mark.Since))
 			s.Update()
 			want := folder
 			if tt.yield != "" {
@@ -322,7 +322,7 @@ func TestRival(t *testing.T) {
 // A lock that no agent can see has no rival.
 func TestRivalWithoutViews(t *testing.T) {
 	s, b := publish(t, []string{"/project"}, nil)
-	place(t, s.cfg.Dir, 1, encode(t, Lock{PID: os.Getpid(), WorkspaceFolders: []string{"/project"}}))
+	place(t, s.Dir, 1, encode(t, Lock{PID: os.Getpid(), WorkspaceFolders: []string{"/project"}}))
 	s.Update()
 	if s.Note() == "" {
 		t.Fatal("there is no rival")
@@ -356,19 +356,18 @@ func TestTwoCompanions(t *testing.T) {
 func TestPrune(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "ide")
 	mark := func(pid int, host string) string {
-		return encode(t, Lock{PID: pid, Pollux: &lockfile.Mark{Since: 1, Host: host}})
+		return encode(t, Lock{PID: pid, Pollux: &blocking.Mark{Since: 1, Host: host}})
 	}
-	ours := place(t, dir, 1, mark(deadPID, lockfile.Here()))
+	ours := place(t, dir, 1, mark(deadPID, blocking.Here()))
 	kept := []string{
-		place(t, dir, 2, mark(os.Getpid(), lockfile.Here())),
+		place(t, dir, 2, mark(os.Getpid(), blocking.Here())),
 		place(t, dir, 3, mark(deadPID, "another machine")),
 		place(t, dir, 4, encode(t, Lock{PID: deadPID, IDEName: "Other"})),
 		place(t, dir, 5, "no JSON"),
-		place(t, dir, 70000, mark(deadPID, lockfile.Here())),
 	}
-	for _, name := range []string{"x.lock", "6", ".lock", "-7.lock"} {
+	for _, name := range []string{"6", "7.json"} {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(mark(deadPID, lockfile.Here())), 0o600); err != nil {
+		if err := os.WriteFile(path, []byte(mark(deadPID, blocking.Here())), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		kept = append(kept, path)
@@ -384,7 +383,7 @@ func TestPrune(t *testing.T) {
 	if err := os.Chtimes(leftover, time.Time{}, time.Now().Add(-2*disk.TempTTL)); err != nil {
 		t.Fatal(err)
 	}
-	prune(dir)
+	publish(t, []string{"/project"}, func(cfg *Config, _ *backend) { cfg.Dir = dir })
 	for _, path := range []string{ours, leftover} {
 		if exists(path) {
 			t.Errorf("%s is left", path)
@@ -395,7 +394,6 @@ func TestPrune(t *testing.T) {
 			t.Errorf("%s was removed", path)
 		}
 	}
-	prune(filepath.Join(dir, "missing"))
 }
 
 // A directory that cannot be used is reported once, and used as soon as it can be.
@@ -424,13 +422,13 @@ func TestDirectory(t *testing.T) {
 				f.log.mu.Lock()
 				f.log.b.Reset()
 				f.log.mu.Unlock()
-				if err := tt.make(f.cfg.Dir); err != nil {
+				if err := tt.make(f.Dir); err != nil {
 					t.Skip(err)
 				}
 				if err := f.Publish([]string{"/project"}, nil); err != nil {
 					t.Error(err)
 				}
-				time.Sleep(3 * lockfile.CheckInterval)
+				time.Sleep(3 * blocking.CheckInterval)
 				synctest.Wait()
 				warnings := strings.Count(f.log.String(), "cannot write the lock file")
 				if exists(f.lockPath()) != tt.fine || warnings != map[bool]int{true: 0, false: 1}[tt.fine] {
@@ -442,10 +440,10 @@ func TestDirectory(t *testing.T) {
 				if tt.fine {
 					return
 				}
-				if err := os.Remove(f.cfg.Dir); err != nil {
+				if err := os.Remove(f.Dir); err != nil {
 					t.Fatal(err)
 				}
-				time.Sleep(lockfile.CheckInterval)
+				time.Sleep(blocking.CheckInterval)
 				synctest.Wait()
 				if !exists(f.lockPath()) {
 					t.Error("there is no lock file")

@@ -26,7 +26,7 @@ var (
 func (s *Session) Mention(ctx context.Context, path string, line, endLine int) error {
 	var m atMentioned
 	m.FilePath = path
-	if inside, ok := paths.In(s.server.cfg.Backend.Roots(), path); ok {
+	if inside, ok := paths.In(s.server.Backend.Roots(), path); ok {
 		m.FilePath = inside
 	}
 	if line > 0 {

@@ -52,7 +52,7 @@ func (s *Session) located(pid int, dir string) {
 	p := &s.process
 	p.PID, p.Dir, p.Terminal = max(pid, p.PID), cmp.Or(dir, p.Dir), cmp.Or(terminal, p.Terminal)
 	s.mu.Unlock()
-	s.server.cfg.Backend.Changed(s)
+	s.server.Backend.Changed(s)
 }
 
 // rootsTimeout is how long an agent may take to name its folder.

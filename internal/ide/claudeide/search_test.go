@@ -12,7 +12,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"pollux/internal/ide/lockfile"
+	"pollux/internal/ide/blocking"
 	"pollux/internal/sys/sock"
 )
 
@@ -145,10 +145,10 @@ func TestInIDETerminal(t *testing.T) {
 func TestProbe(t *testing.T) {
 	// A program's proxy does not see the token.
 	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1")
-	ours := &lockfile.Mark{}
+	ours := &blocking.Mark{}
 	for name, tt := range map[string]struct {
 		serve http.HandlerFunc
-		mark  *lockfile.Mark
+		mark  *blocking.Mark
 		want  error
 	}{
 		"a companion": {serve: func(w http.ResponseWriter, r *http.Request) {
@@ -198,9 +198,9 @@ func TestRemoveLeftover(t *testing.T) {
 		lock Lock
 		want bool
 	}{
-		"ours, dead":         {Lock{PID: deadPID, Pollux: &lockfile.Mark{Host: lockfile.Here()}}, true},
-		"ours, alive":        {Lock{PID: os.Getpid(), Pollux: &lockfile.Mark{Host: lockfile.Here()}}, false},
-		"of another host":    {Lock{PID: deadPID, Pollux: &lockfile.Mark{Host: "other"}}, false},
+		"ours, dead":         {Lock{PID: deadPID, Pollux: &blocking.Mark{Host: blocking.Here()}}, true},
+		"ours, alive":        {Lock{PID: os.Getpid(), Pollux: &blocking.Mark{Host: blocking.Here()}}, false},
+		"of another host":    {Lock{PID: deadPID, Pollux: &blocking.Mark{Host: "other"}}, false},
 		"of another program": {Lock{PID: deadPID}, false},
 	} {
 		path := place(t, t.TempDir(), 1, encode(t, tt.lock))

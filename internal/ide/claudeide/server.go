@@ -10,8 +10,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -22,39 +20,17 @@ import (
 
 	"github.com/coder/websocket"
 
-	"pollux/internal/companion"
 	"pollux/internal/crash"
-	"pollux/internal/editor"
 	"pollux/internal/gate"
 	"pollux/internal/ide/blocking"
-	"pollux/internal/ide/lockfile"
 	"pollux/internal/ide/mcp"
 	"pollux/internal/sys/sock"
 	"pollux/internal/termtext"
 )
 
-// A Backend is the companion that the server belongs to.
-type Backend interface {
-	blocking.Backend
-	// Acted notes that the agent did something.
-	Acted(s companion.Session)
-	// Changed announces that the session's Process returns another result.
-	Changed(s companion.Session)
-	Diagnostics(ctx context.Context, path string) ([]editor.FileDiagnostics, error)
-	BeforeWrite(ctx context.Context, path string) (
-		files []editor.FileDiagnostics, checked func(context.Context), err error)
-	// Shows reports whether the user can review a change somewhere.
-	Shows() bool
-}
-
 // A Config configures a [Server].
 type Config struct {
-	Backend Backend
-	Log     *slog.Logger // none if nil
-	// Version is the companion's version.
-	Version string
-	// Editor names the companion to the agent's user.
-	Editor editor.Info
+	mcp.Companion
 	// Dir is the directory for the lock file; [Dir] if empty.
 	Dir string
 	// Roots are the workspace's directories. If the server is killed while an agent is
@@ -86,27 +62,21 @@ const (
 
 	tokenHeader = "X-Claude-Code-Ide-Authorization"
 	subprotocol = "mcp"
-
-	// maxSessions is far above what a person runs.
-	maxSessions = 64
 )
 
 // A Server is a companion's server for Claude Code and opencode. It listens from
 // [New] on; connections are served once [Server.Serve] runs.
 //
-// Lock order: the lock of lockfile.File, the companion's lock, Server.mu, Session.mu. The last
+// Lock order: the lock of blocking.Server, the companion's lock, Server.mu, Session.mu. The last
 // two are held neither while a method of the Backend runs nor during I/O.
 type Server struct {
-	*lockfile.File
-	cfg     Config
-	http    *gate.Server
-	port    int
-	token   string
-	old     bool // others may know the token: only programs of this user are served
-	mcp     *mcp.Server
-	running sync.WaitGroup // watch
-	state   string         // the file that keeps the endpoint; "" if none does
-	kept    time.Time      // when watch wrote or touched it last; zero if it is not there
+	*blocking.Server
+	cfg   Config
+	port  int
+	token string
+	old   bool      // others may know the token: only programs of this user are served
+	state string    // the file that keeps the endpoint; "" if none does
+	kept  time.Time // when watched wrote or touched it last; zero if it is not there
 
 	mu   sync.Mutex
 	note string
@@ -115,21 +85,7 @@ type Server struct {
 // New returns a server that listens on 127.0.0.1, on the port that the last server
 // for the same roots had, or on another one.
 func New(cfg Config) (*Server, error) {
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
-	if cfg.Dir == "" {
-		var err error
-		if cfg.Dir, err = Dir(); err != nil { // other agents may not need it
-			cfg.Log.Warn("Claude Code will not find this companion", "err", err)
-		}
-	}
 	s := &Server{cfg: cfg, token: rand.Text()}
-	s.File = lockfile.New(cfg.Log, "Claude Code", cfg.Dir, s.lock)
-	s.mcp = mcp.New(mcp.Config{
-		Backend: cfg.Backend, Log: cfg.Log, Title: cfg.Editor.DisplayName, Version: cfg.Version,
-		Names: names, MaxSessions: maxSessions,
-	})
 	if sock.KnowsPeers {
 		s.state = s.statePath()
 	}
@@ -137,17 +93,11 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.http = gate.New(gate.Config{Handler: http.HandlerFunc(s.serveHTTP), Log: cfg.Log, Listeners: []net.Listener{l}})
+	s.Server = blocking.NewServer(blocking.Config{
+		Companion: cfg.Companion, Agent: "Claude Code", Names: names, Dir: cfg.Dir, DefaultDir: Dir,
+		Lock: s.lock, Watched: s.watched, Listener: l, Handler: s.serveHTTP,
+	})
 	return s, nil
-}
-
-// Kept returns nothing: the server keeps its port and its token itself.
-func (s *Server) Kept() (port int, token string) { return 0, "" }
-
-// Serve serves connections in the background until [Server.Close].
-func (s *Server) Serve() {
-	s.http.Serve()
-	s.running.Go(s.watch)
 }
 
 // serveHTTP serves a session on a connection, once it has refused web pages, which
@@ -166,7 +116,7 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	gate.Authenticated(r.Context())
-	if !s.cfg.Backend.Shows() {
+	if !s.Backend.Shows() {
 		http.Error(w, "no editor that shows changes is attached", http.StatusServiceUnavailable)
 		return
 	}
@@ -193,10 +143,7 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 // Publish writes the lock file, unless it must not be there now: see
 // [Server.ViewsChanged].
 func (s *Server) Publish(roots, _ []string) error {
-	if s.Dir != "" {
-		prune(s.Dir)
-		s.File.Publish(strconv.Itoa(s.port), roots)
-	}
+	s.Server.Publish(strconv.Itoa(s.port), roots)
 	return nil
 }
 
@@ -207,21 +154,17 @@ func (s *Server) AddEnv(env map[string]string) {
 	env[envServerPort] = strconv.Itoa(s.port)
 }
 
-// ViewsChanged announces that [Backend.Shows] may have changed. While nothing shows
+// ViewsChanged announces that [companion.Companion.Shows] may have changed. While nothing shows
 // changes, the server has no lock file and no sessions: Claude Code shows a change in
 // its terminal only if it is not connected.
 func (s *Server) ViewsChanged() { s.Check() }
 
-// watch looks after the lock and the endpoint, and ends the sessions when nothing shows
-// changes.
-func (s *Server) watch() {
-	defer crash.Report()
-	s.Watch(func() {
-		s.keep()
-		if !s.cfg.Backend.Shows() {
-			s.endSessions()
-		}
-	})
+// watched looks after the endpoint, and ends the sessions when nothing shows changes.
+func (s *Server) watched() {
+	s.keep()
+	if !s.Backend.Shows() {
+		s.endSessions()
+	}
 }
 
 // flushTimeout is how long an agent may take to receive the last answers.
@@ -234,17 +177,17 @@ const flushTimeout = 2 * time.Second
 func (s *Server) endSessions() {
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()
-	s.mcp.End(ctx)
+	s.MCP.End(ctx)
 }
 
-// lock returns the lock file, or nil if there must be none: see [lockfile.New].
+// lock returns the lock file, or nil if there must be none: see [blocking.Config].
 func (s *Server) lock(folders []string) any {
-	if !s.cfg.Backend.Shows() || !lockfile.Wanted(s.Dir, exec.LookPath, ClaudeCommand, OpencodeCommand) {
+	if !s.Backend.Shows() || !blocking.Wanted(s.Dir, exec.LookPath, ClaudeCommand, OpencodeCommand) {
 		s.setNote("")
 		return nil
 	}
 	lock := Lock{
-		PID: os.Getpid(), WorkspaceFolders: inSpelling(folders, Spelling()), IDEName: ideName(s.cfg.Editor),
+		PID: os.Getpid(), WorkspaceFolders: inSpelling(folders, Spelling()), IDEName: ideName(s.Editor),
 		Transport: transport, RunningInWindows: runtime.GOOS == "windows", AuthToken: s.token, Pollux: s.Mark,
 	}
 	other, yield := rival(s.Dir, s.port, lock)
@@ -264,7 +207,7 @@ func (s *Server) lock(folders []string) any {
 		advice = "to connect it here, start it with `pollux run --attach -- claude`"
 	}
 	if s.setNote(name + " has the same folder, and Claude Code connects to it: " + advice) {
-		s.cfg.Log.Warn("another program has the same folder: Claude Code connects to that one", "program", name)
+		s.Log.Warn("another program has the same folder: Claude Code connects to that one", "program", name)
 	}
 	return lock
 }
@@ -286,14 +229,10 @@ func (s *Server) Note() string {
 	return s.note
 }
 
-// Close waits until the agents have the answers to the decided changes, for as long as
-// ctx allows, and ends all sessions. The next server has another port and token: until it
+// Close is that of [blocking.Server]. The next server has another port and token: until it
 // listens, another user can.
 func (s *Server) Close(ctx context.Context) error {
-	s.StopWatch()
-	s.mcp.Close(ctx)
-	err := s.http.Close(ctx)
-	s.running.Wait()
+	err := s.Server.Close(ctx)
 	if s.state != "" {
 		s.forget()
 	}

@@ -21,6 +21,7 @@ import (
 
 	"pollux/internal/companion"
 	"pollux/internal/editor"
+	"pollux/internal/ide/mcp"
 	"pollux/internal/sys/systest"
 )
 
@@ -29,6 +30,8 @@ func TestMain(m *testing.M) { systest.VerifyTestMain(m) }
 // A backend is a companion with one rule of the real one: a proposal replaces the one
 // that the session has for the same file.
 type backend struct {
+	mcp.Backend // the methods that are not used
+
 	roots    []string
 	proposed chan companion.Proposal
 	joined   chan *Session
@@ -76,7 +79,7 @@ func (b *backend) Disconnect(s companion.Session) {
 	b.gone <- s.(*Session)
 }
 
-func (b *backend) Propose(_ context.Context, s companion.Session, p companion.Proposal) error {
+func (b *backend) Propose(s companion.Session, p companion.Proposal) error {
 	if b.propose != nil {
 		if err := b.propose(p); err != nil {
 			return err
@@ -99,7 +102,7 @@ func (b *backend) Propose(_ context.Context, s companion.Session, p companion.Pr
 
 var errNoDiff = errors.New("no such diff")
 
-func (b *backend) Withdraw(_ context.Context, s companion.Session, path string) (string, error) {
+func (b *backend) Withdraw(s companion.Session, path string) (string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	key := diffKey{s.(*Session), path}
@@ -216,7 +219,9 @@ func (b *syncBuffer) String() string {
 
 func config(t *testing.T, b *backend) Config {
 	return Config{
-		Backend: b, Version: "test", Editor: editor.Info{Name: "test", DisplayName: "Test"},
+		Companion: mcp.Companion{
+			Backend: b, Log: slog.New(slog.DiscardHandler), Version: "test", Editor: editor.Info{Name: "test", DisplayName: "Test"},
+		},
 		Dir: filepath.Join(t.TempDir(), "ide"), State: filepath.Join(t.TempDir(), "state"), Roots: []string{"/project"},
 	}
 }
@@ -232,9 +237,9 @@ func start(t *testing.T) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.http.Listeners[0].Close()
+	s.HTTP.Listeners[0].Close()
 	f := &fixture{s, t, b, systest.NewNetwork(), log}
-	s.http.Listeners[0] = f.network
+	s.HTTP.Listeners[0] = f.network
 	s.Serve()
 	t.Cleanup(f.close)
 	return f
@@ -526,8 +531,8 @@ func TestOrdinaryRequest(t *testing.T) {
 			t.Fatal(err)
 		}
 		res.Body.Close()
-		if res.StatusCode != http.StatusUpgradeRequired || f.mcp.Sessions() != 0 {
-			t.Errorf("%s, %d sessions", res.Status, f.mcp.Sessions())
+		if res.StatusCode != http.StatusUpgradeRequired || f.MCP.Sessions() != 0 {
+			t.Errorf("%s, %d sessions", res.Status, f.MCP.Sessions())
 		}
 	})
 }
@@ -536,7 +541,7 @@ func TestTooManySessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t)
 		var last *agent
-		for range maxSessions {
+		for range 64 {
 			last = f.dial(true)
 		}
 		if _, res, err := f.handshake(f.auth()); res == nil || res.StatusCode != 503 {
@@ -608,7 +613,7 @@ func TestClose(t *testing.T) {
 				if took := time.Since(begun); took > time.Second {
 					t.Errorf("Close took %s", took)
 				}
-				if n := f.mcp.Sessions(); n != 0 {
+				if n := f.MCP.Sessions(); n != 0 {
 					t.Errorf("%d sessions are left", n)
 				}
 			})

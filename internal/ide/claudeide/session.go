@@ -38,8 +38,7 @@ var refreshDelays = []time.Duration{0, 400 * time.Millisecond, 1500 * time.Milli
 func (s *Server) newSession(r *http.Request) (session *Session, err error) {
 	session = &Session{server: s, remote: r.RemoteAddr}
 	session.local, _ = r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	session.Session, err = blocking.NewSession(blocking.Config{
-		Server: s.mcp, Backend: s.cfg.Backend,
+	session.Session, err = s.NewSession(blocking.Dialect{
 		Dialect: mcp.Dialect{
 			Self: session, Tools: session.tools(), Received: session.received,
 			Connected: func() { session.Go(session.locate) },

@@ -348,7 +348,7 @@ func TestAgentEnds(t *testing.T) {
 			t.Error("an outcome was delivered after the end")
 		}
 		synctest.Wait()
-		if n := f.mcp.Sessions(); n != 0 {
+		if n := f.MCP.Sessions(); n != 0 {
 			t.Errorf("%d sessions are left", n)
 		}
 	})

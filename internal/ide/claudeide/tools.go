@@ -51,12 +51,12 @@ func (s *Session) tools() []mcp.Tool {
 }
 
 // openDiff shows a proposal. The agent takes TAB_CLOSED for a yes, so that is never the answer.
-func (s *Session) openDiff(ctx context.Context, c *mcp.Call) ([]string, error) {
+func (s *Session) openDiff(_ context.Context, c *mcp.Call) ([]string, error) {
 	p, tab, err := parseOpenDiff(c.Args)
 	if err != nil {
 		return nil, err
 	}
-	return s.Open(ctx, c, tab, p, func(o companion.Outcome) []string {
+	return s.Open(c, tab, p, func(o companion.Outcome) []string {
 		if o.Accepted {
 			return []string{"FILE_SAVED", o.Text}
 		}
@@ -76,19 +76,19 @@ func parseOpenDiff(args json.RawMessage) (p companion.Proposal, tab string, err 
 	return p, a.Tab, err
 }
 
-func (s *Session) closeTab(ctx context.Context, c *mcp.Call) ([]string, error) {
+func (s *Session) closeTab(_ context.Context, c *mcp.Call) ([]string, error) {
 	tab, err := blocking.ParseTab(c.Args, toolOpenDiff)
 	if err != nil {
 		return nil, err
 	}
-	s.Close(ctx, func(t string) bool { return t == tab })
+	s.Close(func(t string) bool { return t == tab })
 	return []string{"TAB_CLOSED"}, nil
 }
 
-func (s *Session) closeAll(ctx context.Context, _ *mcp.Call) ([]string, error) {
-	n := s.Close(ctx, func(string) bool { return true })
+func (s *Session) closeAll(context.Context, *mcp.Call) ([]string, error) {
+	n := s.Close(func(string) bool { return true })
 	// The agent calls this at each prompt, which uses up the context.
 	s.Refresh()
-	s.server.cfg.Backend.Acted(s)
+	s.server.Backend.Acted(s)
 	return []string{fmt.Sprintf("CLOSED_%d_DIFF_TABS", n)}, nil
 }

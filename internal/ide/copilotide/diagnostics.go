@@ -27,7 +27,7 @@ func (s *Session) getDiagnostics(ctx context.Context, c *mcp.Call) ([]string, er
 			return nil, err
 		}
 	}
-	files, err := s.server.cfg.Backend.Diagnostics(ctx, path)
+	files, err := s.server.Backend.Diagnostics(ctx, path)
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"pollux/internal/ide/lockfile"
+	"pollux/internal/ide/blocking"
 	"pollux/internal/sys/disk"
 )
 
@@ -33,7 +33,7 @@ type Lock struct {
 	// if the user has told the editor that the folder is trusted.
 	IsTrusted bool `json:"isTrusted,omitempty"`
 	// Pollux marks a companion's lock; nil in the locks of other programs.
-	Pollux *lockfile.Mark `json:"pollux,omitempty"`
+	Pollux *blocking.Mark `json:"pollux,omitempty"`
 }
 
 // EnvHome names the variable with the agent's directory. If it is set, the agent reads
@@ -73,11 +73,11 @@ var required = []string{"socketPath", "scheme", "headers", "pid", "ideName", "ti
 func Find(dir string) (found []Found) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
-		if filepath.Ext(e.Name()) != lockfile.Ext {
+		if filepath.Ext(e.Name()) != blocking.Ext {
 			continue
 		}
 		f := Found{Path: filepath.Join(dir, e.Name())}
-		data, err := disk.ReadFile(f.Path, lockfile.MaxSize)
+		data, err := disk.ReadFile(f.Path, blocking.MaxLock)
 		var fields map[string]json.RawMessage
 		if err == nil {
 			err = errors.Join(json.Unmarshal(data, &fields), json.Unmarshal(data, &f.Lock))
@@ -91,17 +91,6 @@ func Find(dir string) (found []Found) {
 		found = append(found, f)
 	}
 	return found
-}
-
-// prune removes the locks of this user's companions that were killed here, and what
-// they did not finish to write. It leaves other programs' locks to them.
-func prune(dir string) {
-	disk.TempFiles.Remove(dir)
-	for _, f := range Find(dir) {
-		if f.Pollux.Stale(f.PID) {
-			os.Remove(f.Path)
-		}
-	}
 }
 
 // newUUID returns a random UUID, of version 4.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"pollux/internal/companion"
-	"pollux/internal/ide/lockfile"
+	"pollux/internal/ide/blocking"
 	"pollux/internal/sys/systest"
 )
 
@@ -113,7 +113,7 @@ func TestLockStays(t *testing.T) {
 		trusts := func(trusted *bool, want bool) {
 			t.Helper()
 			b.setContext(companion.Context{Trusted: trusted})
-			time.Sleep(2 * lockfile.CheckInterval)
+			time.Sleep(2 * blocking.CheckInterval)
 			if got := only(t, cfg.Dir); got.IsTrusted != want || got.Path != l.Path {
 				t.Errorf("%+v", got)
 			}
@@ -154,17 +154,17 @@ func TestPrune(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		path := filepath.Join(cfg.Dir, name+lockfile.Ext)
+		path := filepath.Join(cfg.Dir, name+blocking.Ext)
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		return path
 	}
-	here := &lockfile.Mark{Host: lockfile.Here()}
+	here := &blocking.Mark{Host: blocking.Here()}
 	ours := place("ours", Lock{PID: deadPID, Pollux: here})
 	kept := []string{
 		place("alive", Lock{PID: os.Getpid(), Pollux: here}),
-		place("elsewhere", Lock{PID: deadPID, Pollux: &lockfile.Mark{Host: "another machine"}}),
+		place("elsewhere", Lock{PID: deadPID, Pollux: &blocking.Mark{Host: "another machine"}}),
 		place("another program", Lock{PID: deadPID}),
 	}
 	publish(t, cfg, nil, "/project")

@@ -22,6 +22,7 @@ import (
 
 	"pollux/internal/companion"
 	"pollux/internal/editor"
+	"pollux/internal/ide/mcp"
 	"pollux/internal/sys/systest"
 )
 
@@ -30,6 +31,8 @@ func TestMain(m *testing.M) { systest.VerifyTestMain(m) }
 // A backend is a companion with one rule of the real one: a proposal replaces the one
 // that the session has for the same file.
 type backend struct {
+	mcp.Backend // the methods that are not used
+
 	proposed chan companion.Proposal
 	joined   chan *Session
 	gone     chan *Session
@@ -56,7 +59,7 @@ func (b *backend) Disconnect(s companion.Session) {
 	b.gone <- s.(*Session)
 }
 
-func (b *backend) Propose(_ context.Context, s companion.Session, p companion.Proposal) error {
+func (b *backend) Propose(s companion.Session, p companion.Proposal) error {
 	if b.refuses != nil {
 		return b.refuses
 	}
@@ -67,7 +70,7 @@ func (b *backend) Propose(_ context.Context, s companion.Session, p companion.Pr
 	return nil
 }
 
-func (b *backend) Withdraw(_ context.Context, s companion.Session, path string) (string, error) {
+func (b *backend) Withdraw(s companion.Session, path string) (string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if _, ok := b.open[path]; !ok {
@@ -123,8 +126,8 @@ func (b *backend) opened() int {
 
 // useNetwork makes a server listen on a network.
 func useNetwork(s *Server) {
-	s.http.Listeners[0].Close()
-	s.http.Listeners[0] = systest.NewNetwork()
+	s.HTTP.Listeners[0].Close()
+	s.HTTP.Listeners[0] = systest.NewNetwork()
 }
 
 // A fixture is a server that serves on a network.
@@ -151,7 +154,9 @@ func config(t *testing.T, b *backend) Config {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	t.Setenv("POLLUX_RUNTIME_DIR", dir)
 	return Config{
-		Backend: b, Version: "test", Editor: editor.Info{Name: "test", DisplayName: "Test"},
+		Companion: mcp.Companion{
+			Backend: b, Log: slog.New(slog.DiscardHandler), Version: "test", Editor: editor.Info{Name: "test", DisplayName: "Test"},
+		},
 		Dir: filepath.Join(t.TempDir(), "copilot", "ide"),
 	}
 }
@@ -163,14 +168,14 @@ func start(t *testing.T, run func(f *fixture)) {
 	cfg := config(t, newBackend())
 	synctest.Test(t, func(t *testing.T) {
 		b := newBackend()
-		cfg.Backend, cfg.Log = b, slog.New(slog.DiscardHandler)
+		cfg.Backend = b
 		s, err := New(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
 		useNetwork(s)
 		s.Serve()
-		transport := &http.Transport{DialContext: s.http.Listeners[0].(*systest.Network).Dial}
+		transport := &http.Transport{DialContext: s.HTTP.Listeners[0].(*systest.Network).Dial}
 		f := &fixture{s, t, b, &http.Client{Transport: transport}}
 		t.Cleanup(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -526,7 +531,7 @@ func TestKilled(t *testing.T) {
 			f.t.Error("an outcome was delivered after the end")
 		}
 		synctest.Wait()
-		if n := f.mcp.Sessions(); n != 0 {
+		if n := f.MCP.Sessions(); n != 0 {
 			f.t.Errorf("%d sessions are still there", n)
 		}
 	})

@@ -34,8 +34,7 @@ func (s *Server) open(r *http.Request) (*mcp.Session, error) {
 		session.process = companion.Process{PID: pid, Dir: proc.WorkingDir(pid), Terminal: proc.Terminal(pid)}
 	}
 	var err error
-	session.Session, err = blocking.NewSession(blocking.Config{
-		Server: s.mcp, Backend: s.cfg.Backend,
+	session.Session, err = s.NewSession(blocking.Dialect{
 		Dialect: mcp.Dialect{Self: session, Tools: session.tools()},
 		Delays:  []time.Duration{0}, SkipNothing: true,
 	})

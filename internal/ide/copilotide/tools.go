@@ -66,7 +66,7 @@ func (s *Session) tools() []mcp.Tool {
 }
 
 // openDiff shows a proposal. The agent writes its own text, regardless of the answer.
-func (s *Session) openDiff(ctx context.Context, c *mcp.Call) ([]string, error) {
+func (s *Session) openDiff(_ context.Context, c *mcp.Call) ([]string, error) {
 	var a struct {
 		Path string  `json:"original_file_path"`
 		Text *string `json:"new_file_contents"`
@@ -80,7 +80,7 @@ func (s *Session) openDiff(ctx context.Context, c *mcp.Call) ([]string, error) {
 		return nil, err
 	}
 	p.ReadOnly = readOnly
-	return s.Open(ctx, c, a.Tab, p, func(o companion.Outcome) []string {
+	return s.Open(c, a.Tab, p, func(o companion.Outcome) []string {
 		res := diffResult{Success: true, Result: "REJECTED", Trigger: "rejected_via_button", Tab: a.Tab,
 			Message: "The user has rejected the change."}
 		if o.Accepted {
@@ -90,12 +90,12 @@ func (s *Session) openDiff(ctx context.Context, c *mcp.Call) ([]string, error) {
 	})
 }
 
-func (s *Session) closeDiff(ctx context.Context, c *mcp.Call) ([]string, error) {
+func (s *Session) closeDiff(_ context.Context, c *mcp.Call) ([]string, error) {
 	tab, err := blocking.ParseTab(c.Args, toolOpenDiff)
 	if err != nil {
 		return nil, err
 	}
-	s.Close(ctx, func(t string) bool { return t == tab })
+	s.Close(func(t string) bool { return t == tab })
 	return result(diffResult{Success: true, Tab: tab, Message: "The diff is closed."}), nil
 }
 

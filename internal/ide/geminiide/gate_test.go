@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -17,6 +18,7 @@ import (
 
 	"pollux/internal/gate"
 	"pollux/internal/ide/geminiide/client"
+	"pollux/internal/ide/mcp"
 )
 
 // childServes makes this test binary a companion's server, which prints its
@@ -29,7 +31,7 @@ func serveChild() {
 	if os.Getenv(childServes) == "panic" {
 		close(b.opened)
 	}
-	s, err := New(Config{Backend: b, Version: "test", Token: "secret"})
+	s, err := New(Config{Companion: mcp.Companion{Backend: b, Log: slog.New(slog.DiscardHandler), Version: "test"}, Token: "secret"})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

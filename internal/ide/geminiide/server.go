@@ -4,51 +4,20 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"sync/atomic"
 	"time"
 
-	"pollux/internal/companion"
 	"pollux/internal/editor"
 	"pollux/internal/gate"
 	"pollux/internal/ide/mcp"
 	"pollux/internal/sys/sock"
 )
 
-// A Backend is the companion that the server belongs to. Its methods are called
-// from many goroutines and must not block for long, since the CLI waits for
-// them.
-type Backend interface {
-	// Propose starts a review and returns soon. The CLI shows the text of an error
-	// to the user and considers the change lost, so an error means that there is
-	// no way to show the change.
-	Propose(ctx context.Context, s companion.Session, p companion.Proposal) error
-	// Withdraw ends a review that was answered in the terminal, and returns the
-	// text as the user left it. No outcome follows.
-	Withdraw(ctx context.Context, s companion.Session, path string) (text string, err error)
-	// Abandon is Withdraw for a review that the CLI gave up without an answer.
-	Abandon(ctx context.Context, s companion.Session, path string) (text string, err error)
-	// Context returns what the user has open now. It may be called often.
-	Context() companion.Context
-	// Connect is called once a client has sent notifications/initialized. Disconnect is called
-	// when it will not come back: it closed its session, or its event stream
-	// ended and did not return within [Config.GoneTimeout].
-	Connect(s companion.Session)
-	Disconnect(s companion.Session)
-	// Changed announces that the session's Process returns another result.
-	Changed(s companion.Session)
-}
-
 // A Config configures a [Server]. A duration of zero means the default.
 type Config struct {
-	Backend Backend
-	Log     *slog.Logger
-	// Version is the companion's version.
-	Version string
-	// Editor names the companion to the CLI's user.
-	Editor editor.Info
+	mcp.Companion
 	// Roots returns the workspace's current roots; may be nil. The server sends
 	// them as an experimental capability, for a relay to another host.
 	Roots func() []string
@@ -108,14 +77,8 @@ func New(cfg Config) (*Server, error) {
 	if cfg.GoneTimeout == 0 {
 		cfg.GoneTimeout = defaultGoneTimeout
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
 	s := &Server{cfg: cfg}
-	own := mcp.Config{
-		Backend: cfg.Backend, Log: cfg.Log, Title: cfg.Editor.DisplayName, Version: cfg.Version,
-		MaxSessions: maxSessions,
-	}
+	own := mcp.Config{Companion: cfg.Companion, MaxSessions: maxSessions}
 	if cfg.Roots != nil {
 		own.Experimental = func() map[string]any { return map[string]any{RootsCapability: map[string]any{"roots": cfg.Roots()}} }
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -34,6 +35,8 @@ func TestMain(m *testing.M) {
 
 // A backend records what the server asks of it.
 type backend struct {
+	mcp.Backend // the methods that are not used
+
 	mu      sync.Mutex
 	context companion.Context
 	opened  chan companion.Proposal
@@ -51,7 +54,7 @@ func newBackend() *backend {
 	}
 }
 
-func (b *backend) Propose(_ context.Context, _ companion.Session, p companion.Proposal) error {
+func (b *backend) Propose(_ companion.Session, p companion.Proposal) error {
 	b.opened <- p
 	return b.fail
 }
@@ -63,11 +66,11 @@ func (b *backend) Changed(s companion.Session) {
 	}
 }
 
-func (b *backend) Abandon(ctx context.Context, s companion.Session, path string) (string, error) {
-	return b.Withdraw(ctx, s, path)
+func (b *backend) Abandon(s companion.Session, path string) (string, error) {
+	return b.Withdraw(s, path)
 }
 
-func (b *backend) Withdraw(_ context.Context, _ companion.Session, path string) (string, error) {
+func (b *backend) Withdraw(_ companion.Session, path string) (string, error) {
 	return "closed " + path, b.fail
 }
 
@@ -118,7 +121,7 @@ func start(t *testing.T, b *backend, change func(*Config)) *Server {
 // startOn starts a server that serves on a network, if one is given.
 func startOn(t *testing.T, b *backend, change func(*Config), network *systest.Network) *Server {
 	t.Helper()
-	cfg := Config{Backend: b, Version: "test", Token: "secret"}
+	cfg := Config{Companion: mcp.Companion{Backend: b, Log: slog.New(slog.DiscardHandler), Version: "test"}, Token: "secret"}
 	if change != nil {
 		change(&cfg)
 	}

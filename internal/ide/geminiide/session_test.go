@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"pollux/internal/companion"
+	"pollux/internal/ide/mcp"
 	"pollux/internal/sys/proc"
 	"pollux/internal/sys/sock"
 )
@@ -174,7 +176,7 @@ func TestCloseWaitsForDisconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBackend()
 		b.gone = make(chan *Session) // Disconnect waits until it is received
-		s, err := New(Config{Backend: b, Version: "test"})
+		s, err := New(Config{Companion: mcp.Companion{Backend: b, Log: slog.New(slog.DiscardHandler), Version: "test"}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -35,12 +35,12 @@ func (s *Session) tools() []mcp.Tool {
 	}
 }
 
-func (s *Session) openDiff(ctx context.Context, c *mcp.Call) ([]string, error) {
+func (s *Session) openDiff(_ context.Context, c *mcp.Call) ([]string, error) {
 	p, err := parseOpenDiff(c.Args)
 	if err != nil {
 		return nil, err
 	}
-	return nil, s.server.cfg.Backend.Propose(ctx, s, p)
+	return nil, s.server.cfg.Backend.Propose(s, p)
 }
 
 // parseOpenDiff parses openDiff's arguments. The CLI sends filePath with symlinks resolved, and
@@ -56,7 +56,7 @@ func parseOpenDiff(args json.RawMessage) (p companion.Proposal, err error) {
 	return mcp.NewProposal(args, "filePath", a.Path, "newContent", a.Text)
 }
 
-func (s *Session) closeDiff(ctx context.Context, c *mcp.Call) ([]string, error) {
+func (s *Session) closeDiff(_ context.Context, c *mcp.Call) ([]string, error) {
 	var a struct {
 		Path string `json:"filePath"`
 		// Answered is not in the contract. The CLI sends it when the user has answered in the
@@ -70,6 +70,6 @@ func (s *Session) closeDiff(ctx context.Context, c *mcp.Call) ([]string, error) 
 	if a.Answered {
 		end = s.server.cfg.Backend.Withdraw
 	}
-	content, err := end(ctx, s, a.Path)
+	content, err := end(s, a.Path)
 	return []string{ClosedContent{Content: content}.Text()}, err
 }

@@ -53,20 +53,47 @@ import (
 	"sync"
 
 	"pollux/internal/companion"
+	"pollux/internal/editor"
 )
 
-// A Backend is the companion that a server belongs to.
+// A Backend is what servers need of a [companion.Companion], which documents the methods. They
+// are called from many goroutines and do not block for long, since an agent waits.
 type Backend interface {
+	// Connect is called once an agent has sent notifications/initialized, and Disconnect when its
+	// session has ended.
 	Connect(s companion.Session)
 	Disconnect(s companion.Session)
+	Changed(s companion.Session)
+	Acted(s companion.Session)
+
+	// Propose returns soon. The agent shows the text of an error to the user and considers the
+	// change lost, so an error means that there is no way to show the change.
+	Propose(s companion.Session, p companion.Proposal) error
+	Withdraw(s companion.Session, path string) (text string, err error)
+	Abandon(s companion.Session, path string) (text string, err error)
+	Shows() bool
+
+	// Context may be called often.
+	Context() companion.Context
+	Roots() []string
+	Diagnostics(ctx context.Context, path string) ([]editor.FileDiagnostics, error)
+	BeforeWrite(ctx context.Context, path string) (
+		files []editor.FileDiagnostics, checked func(context.Context), err error)
+}
+
+// A Companion is what all servers of a companion are made of.
+type Companion struct {
+	Backend Backend
+	Log     *slog.Logger
+	// Version is the companion's version.
+	Version string
+	// Editor names the companion to the agents' users.
+	Editor editor.Info
 }
 
 // A Config configures a [Server].
 type Config struct {
-	Backend Backend
-	Log     *slog.Logger
-	// Title is the editor's name, and Version that of the companion, as agents receive them.
-	Title, Version string
+	Companion
 	// Names are the agents' names, as people know them, by the names that they send.
 	Names map[string]string
 	// Experimental returns the server's experimental capabilities; may be nil.

@@ -38,6 +38,7 @@ func (*testSession) fail(context.Context, *Call) ([]string, error) { return nil,
 
 // A fixture is a server with a table of tools. Its sessions share the channels.
 type fixture struct {
+	Backend // the methods that are not used
 	*Server
 	t        *testing.T
 	log      strings.Builder // of one session
@@ -55,7 +56,9 @@ func newFixture(t *testing.T) *fixture {
 		later: make(chan *Call, maxCalls+1), started: make(chan string, 10), proceed: make(chan struct{}), received: make(chan string, 10),
 	}
 	f.Server = New(Config{
-		Backend: f, Log: slog.New(slog.NewTextHandler(&f.log, nil)), Title: "Test", Version: "1",
+		Companion: Companion{
+			Backend: f, Log: slog.New(slog.NewTextHandler(&f.log, nil)), Version: "1", Editor: editor.Info{DisplayName: "Test"},
+		},
 		Names: map[string]string{"agent": "An Agent"}, MaxSessions: 3,
 	})
 	return f

@@ -198,7 +198,7 @@ func (s *Session) initialize(c *Call, m message) {
 	if !slices.Contains(ProtocolVersions, p.Version) {
 		p.Version = ProtocolVersions[0]
 	}
-	res := initializeResult{Version: p.Version, Server: serverInfo{"pollux", s.server.cfg.Title, s.server.cfg.Version}}
+	res := initializeResult{Version: p.Version, Server: serverInfo{"pollux", s.server.cfg.Editor.DisplayName, s.server.cfg.Version}}
 	if f := s.server.cfg.Experimental; f != nil {
 		res.Capabilities.Experimental = f()
 	}

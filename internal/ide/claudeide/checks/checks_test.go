@@ -20,8 +20,8 @@ import (
 	"pollux/internal/doctor"
 	"pollux/internal/editor"
 	"pollux/internal/ide/asking"
+	"pollux/internal/ide/blocking"
 	"pollux/internal/ide/claudeide"
-	"pollux/internal/ide/lockfile"
 	"pollux/internal/sys/disk"
 	"pollux/internal/sys/proc"
 	"pollux/internal/sys/systest"
@@ -155,7 +155,7 @@ func TestClaude(t *testing.T) {
 		"healthy":     {func(r *room) { r.lock(0, nil) }, nil},
 		"wrong token": {func(r *room) { r.lock(http.StatusUnauthorized, nil) }, []string{"failed token"}},
 		"no view": {func(r *room) {
-			r.lock(http.StatusServiceUnavailable, func(l *claudeide.Lock) { l.Pollux = &lockfile.Mark{} })
+			r.lock(http.StatusServiceUnavailable, func(l *claudeide.Lock) { l.Pollux = &blocking.Mark{} })
 		}, []string{"failed view"}},
 		"another program": {func(r *room) { r.lock(http.StatusOK, nil) }, []string{"failed port"}},
 		"nobody at the port": {func(r *room) {
@@ -229,7 +229,7 @@ func TestSpelling(t *testing.T) {
 // Fix narrows what others can read, and removes only what our own companions left.
 func TestClaudeFix(t *testing.T) {
 	r := newRoom(t)
-	mark := &lockfile.Mark{Host: lockfile.Here()}
+	mark := &blocking.Mark{Host: blocking.Here()}
 	lock := claudeide.Lock{PID: deadPID, WorkspaceFolders: []string{r.project}, Transport: "ws"}
 	theirs := r.write(1, lock)
 	lock.Pollux = mark
@@ -278,7 +278,7 @@ func TestOpencode(t *testing.T) {
 		"no companion": {func(*room) {}, []string{"failed companion"}},
 		// The next companion removes its lock.
 		"a companion that was killed": {func(r *room) {
-			r.lock(0, func(l *claudeide.Lock) { l.PID, l.Pollux = deadPID, &lockfile.Mark{Host: lockfile.Here()} })
+			r.lock(0, func(l *claudeide.Lock) { l.PID, l.Pollux = deadPID, &blocking.Mark{Host: blocking.Here()} })
 		}, []string{"failed companion", "warning stale"}},
 		"no view": {func(r *room) {
 			r.running = []editor.Running{{Status: editor.Status{Roots: []string{r.project}}}}

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"pollux/internal/doctor"
-	"pollux/internal/ide/lockfile"
+	"pollux/internal/ide/blocking"
 	"pollux/internal/sys/sock"
 	"pollux/internal/sys/systest"
 )
@@ -95,7 +95,7 @@ func TestCopilot(t *testing.T) {
 		// The next companion removes its lock.
 		"a companion that was killed": {func(r *room) {
 			r.lock(http.StatusOK, func(lock map[string]any) {
-				lock["pid"], lock["pollux"] = deadPID, &lockfile.Mark{Host: lockfile.Here()}
+				lock["pid"], lock["pollux"] = deadPID, &blocking.Mark{Host: blocking.Here()}
 			})
 		}, []string{"failed companion"}},
 		"a field is missing": {func(r *room) {
