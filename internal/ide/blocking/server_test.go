@@ -1,6 +1,7 @@
 package blocking
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
@@ -27,5 +28,33 @@ func TestWanted(t *testing.T) {
 	}
 	if !Wanted(dir, func(string) (string, error) { return "", os.ErrNotExist }) {
 		t.Error("with ~/.claude: false")
+	}
+}
+
+// Only a lock of this user's companion that was killed here is removed.
+func TestRemoveStale(t *testing.T) {
+	const deadPID = 1 << 30 // above the limits of all systems
+	for name, tt := range map[string]struct {
+		pid  int
+		mark *Mark
+		want bool
+	}{
+		"ours, dead":         {deadPID, &Mark{Host: Here()}, true},
+		"ours, alive":        {os.Getpid(), &Mark{Host: Here()}, false},
+		"of another host":    {deadPID, &Mark{Host: "other"}, false},
+		"of another program": {deadPID, nil, false},
+	} {
+		data, err := json.Marshal(map[string]any{"pid": tt.pid, "pollux": tt.mark})
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(t.TempDir(), "1"+Ext)
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		err = RemoveStale(path)
+		if _, gone := os.Stat(path); err != nil || (gone != nil) != tt.want {
+			t.Errorf("%s: removed %v, %v", name, gone != nil, err)
+		}
 	}
 }

@@ -260,7 +260,7 @@ func TestOldTokenIsForThisUserOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 		ws, res, err := websocket.Dial(t.Context(), "ws://127.0.0.1/", &websocket.DialOptions{
-			HTTPHeader: http.Header{tokenHeader: {"old"}},
+			HTTPHeader: http.Header{TokenHeader: {"old"}},
 			HTTPClient: &http.Client{Transport: &http.Transport{
 				DialContext: func(context.Context, string, string) (net.Conn, error) { return conn, nil },
 			}},

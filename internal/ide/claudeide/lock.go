@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"pollux/internal/editor"
 	"pollux/internal/ide/blocking"
@@ -35,7 +37,9 @@ type Lock struct {
 	Pollux *blocking.Mark `json:"pollux,omitempty"`
 }
 
-const transport = "ws"
+// Transport is the transport of the locks of companions. With any other, Claude Code uses
+// server-sent events.
+const Transport = "ws"
 
 // openPage ends the name of a companion without an editor.
 const openPage = " (run: pollux open)"
@@ -112,6 +116,19 @@ func (f Found) Live() bool {
 	return f.Listens("127.0.0.1")
 }
 
+// dialTimeout is how long a port of this machine may take to answer.
+const dialTimeout = 500 * time.Millisecond
+
+// Listens reports whether something accepts connections on the lock's port.
+func (f Found) Listens(host string) bool {
+	conn, err := net.DialTimeout("tcp", net.JoinHostPort(host, strconv.Itoa(f.Port)), dialTimeout)
+	if err != nil {
+		return false
+	}
+	conn.Close()
+	return true
+}
+
 // Covers reports whether a folder of the lock contains the folder. The agents skip an
 // empty one.
 func (l Lock) Covers(folder string) bool {
@@ -119,7 +136,7 @@ func (l Lock) Covers(folder string) bool {
 }
 
 // Spelling returns the working directory as the terminal or the editor spells it, or "" on
-// systems where Claude Code finds its folder in any spelling: see [Lock.Spells].
+// systems where Claude Code finds its folder in any spelling.
 func Spelling() string {
 	if runtime.GOOS != "windows" {
 		return ""

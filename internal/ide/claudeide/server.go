@@ -60,8 +60,9 @@ const (
 	// EnvOpencodePort is another name of [EnvPort], for opencode.
 	EnvOpencodePort = "OPENCODE_EDITOR_SSE_PORT"
 
-	tokenHeader = "X-Claude-Code-Ide-Authorization"
-	subprotocol = "mcp"
+	// TokenHeader has the token, and Subprotocol is that of the WebSocket.
+	TokenHeader = "X-Claude-Code-Ide-Authorization"
+	Subprotocol = "mcp"
 )
 
 // A Server is a companion's server for Claude Code and opencode. It listens from
@@ -107,7 +108,7 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "requests from web pages are not served", http.StatusForbidden)
 		return
 	}
-	if !gate.SameSecret(r.Header.Get(tokenHeader), s.token) {
+	if !gate.SameSecret(r.Header.Get(TokenHeader), s.token) {
 		http.Error(w, "the token is missing or wrong: it is in the lock file", http.StatusUnauthorized)
 		return
 	}
@@ -127,7 +128,7 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	// Accept repeats the subprotocol only if the client offers it: opencode does
 	// not.
-	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{subprotocol}})
+	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{Subprotocol}})
 	if err != nil { // Accept has answered
 		session.Discard()
 		return
@@ -188,7 +189,7 @@ func (s *Server) lock(folders []string) any {
 	}
 	lock := Lock{
 		PID: os.Getpid(), WorkspaceFolders: inSpelling(folders, Spelling()), IDEName: ideName(s.Editor),
-		Transport: transport, RunningInWindows: runtime.GOOS == "windows", AuthToken: s.token, Pollux: s.Mark,
+		Transport: Transport, RunningInWindows: runtime.GOOS == "windows", AuthToken: s.token, Pollux: s.Mark,
 	}
 	other, yield := rival(s.Dir, s.port, lock)
 	if !yield {

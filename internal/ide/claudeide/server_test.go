@@ -259,7 +259,7 @@ func (f *fixture) handshake(header http.Header, subprotocols ...string) (*websoc
 	})
 }
 
-func (f *fixture) auth() http.Header { return http.Header{tokenHeader: {f.token}} }
+func (f *fixture) auth() http.Header { return http.Header{TokenHeader: {f.token}} }
 
 // An agent is the other side of a session.
 type agent struct {
@@ -311,7 +311,7 @@ func (m message) String() string {
 // dial opens a connection, and reads it unless told otherwise.
 func (f *fixture) dial(reads bool) *agent {
 	f.t.Helper()
-	ws, _, err := f.handshake(f.auth(), subprotocol)
+	ws, _, err := f.handshake(f.auth(), Subprotocol)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -472,22 +472,22 @@ func TestHandshake(t *testing.T) {
 		"a page without a name": {
 			change: func(_ *fixture, h http.Header) { h["Origin"] = []string{""} }, status: 403,
 		},
-		"no token":     {change: func(_ *fixture, h http.Header) { h.Del(tokenHeader) }, status: 401},
-		"wrong token":  {change: func(_ *fixture, h http.Header) { h.Set(tokenHeader, "x") }, status: 401},
-		"longer token": {change: func(f *fixture, h http.Header) { h.Set(tokenHeader, f.token+"x") }, status: 401},
+		"no token":     {change: func(_ *fixture, h http.Header) { h.Del(TokenHeader) }, status: 401},
+		"wrong token":  {change: func(_ *fixture, h http.Header) { h.Set(TokenHeader, "x") }, status: 401},
+		"longer token": {change: func(f *fixture, h http.Header) { h.Set(TokenHeader, f.token+"x") }, status: 401},
 		"nothing shows changes": {
 			change: func(f *fixture, _ http.Header) { f.backend.setShows(false) }, status: 503,
 		},
 		"the page first": {
 			change: func(f *fixture, h http.Header) {
-				h.Del(tokenHeader)
+				h.Del(TokenHeader)
 				h.Set("Origin", "http://x")
 				f.backend.setShows(false)
 			},
 			status: 403,
 		},
 		"the token before the views": {
-			change: func(f *fixture, h http.Header) { h.Del(tokenHeader); f.backend.setShows(false) }, status: 401,
+			change: func(f *fixture, h http.Header) { h.Del(TokenHeader); f.backend.setShows(false) }, status: 401,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -506,7 +506,7 @@ func TestHandshake(t *testing.T) {
 				}
 				defer ws.CloseNow()
 				if got, ok := res.Header["Sec-Websocket-Protocol"]; strings.Join(got, ",") != tt.chosen || ok != (tt.chosen != "") {
-					t.Errorf("the subprotocol is %q", got)
+					t.Errorf("the Subprotocol is %q", got)
 				}
 				if got := res.Header.Get("Sec-Websocket-Extensions"); got != "" {
 					t.Errorf("the server compresses: %s", got)
@@ -597,7 +597,7 @@ func TestClose(t *testing.T) {
 				}
 			}()
 			fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
-				"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n%s: %s\r\n\r\n", tokenHeader, f.token)
+				"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n%s: %s\r\n\r\n", TokenHeader, f.token)
 			conn.Write([]byte{0x81, 0xfe, 0xff})
 		},
 	} {

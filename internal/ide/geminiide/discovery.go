@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -21,6 +22,7 @@ import (
 	"time"
 
 	"pollux/internal/editor"
+	"pollux/internal/paths"
 	"pollux/internal/sys/disk"
 	"pollux/internal/sys/proc"
 	"pollux/internal/sys/sock"
@@ -150,6 +152,36 @@ func WorkspacePath(roots []string) string {
 	return strings.Join(parts, sep)
 }
 
+// Holds reports whether a workspacePath contains the directory by the CLI's rule:
+// a list of URI-encoded paths with symbolic links resolved. An empty list
+// contains nothing. An empty part of a list stands for the CLI's working
+// directory and so matches every directory.
+func Holds(workspacePath, dir string) bool {
+	if workspacePath == "" {
+		return false
+	}
+	dir = cliPath(dir)
+	for _, part := range strings.Split(workspacePath, string(os.PathListSeparator)) {
+		if part == "" || paths.Contains(cliPath(part), dir) {
+			return true
+		}
+	}
+	return false
+}
+
+// cliPath returns a path as the CLI reads it: decoded as a URI if possible,
+// absolute, with the symbolic links of its existing part resolved.
+func cliPath(path string) string {
+	if decoded, err := url.PathUnescape(strings.TrimPrefix(path, "file://")); err == nil {
+		path = decoded
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return path
+	}
+	return paths.Real(abs)
+}
+
 // An Endpoint is a companion as a CLI sees it. PIDs are the process IDs that a
 // CLI may look for, the likeliest first; there must be at least one. Roots are
 // absolute real paths.
@@ -202,15 +234,15 @@ func (e Endpoint) Env() map[string]string {
 			}
 		}
 	}
-	if inContainer() {
+	if InContainer() {
 		// Otherwise Gemini CLI dials host.docker.internal, where nothing listens.
 		env["REMOTE_CONTAINERS"] = "true"
 	}
 	return env
 }
 
-// inContainer reports whether the CLI takes this machine for a container.
-func inContainer() bool {
+// InContainer reports whether the CLI takes this machine for a container.
+func InContainer() bool {
 	for _, path := range []string{"/.dockerenv", "/run/.containerenv"} {
 		if _, err := os.Stat(path); err == nil {
 			return true
@@ -520,12 +552,12 @@ func answers(port int) bool {
 
 func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
-// maxFile bounds the size of a discovery file, in bytes.
-const maxFile = 1 << 20
+// MaxFile bounds the size of a discovery file, in bytes.
+const MaxFile = 1 << 20
 
 // Read reads one discovery file.
 func Read(path string) (DiscoveryFile, error) {
-	data, err := disk.ReadFile(path, maxFile)
+	data, err := disk.ReadFile(path, MaxFile)
 	if err != nil {
 		return DiscoveryFile{}, err
 	}

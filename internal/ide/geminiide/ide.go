@@ -1,6 +1,6 @@
 // Package geminiide implements the contract between Gemini CLI or Qwen Code
 // and a companion (companion-spec I-III): the wire types, the MCP server with
-// its sessions, the discovery files, and a replay of the CLI's search for them.
+// its sessions, and the discovery files.
 //
 // Optional fields are left out when unset and never null: the CLI validates
 // every notification, and one null in an optional field disconnects it until the

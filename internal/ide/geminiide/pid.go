@@ -21,7 +21,7 @@ func EditorPIDs(editor int, getenv func(string) string) []int {
 // self starts it: self, which newer CLIs read from the environment, and the one
 // that older CLIs find.
 func TerminalPIDs(self int, getenv func(string) string) []int {
-	return unique(self, self, idePID(self), tmuxServer(getenv))
+	return unique(self, self, IDEPID(self), tmuxServer(getenv))
 }
 
 // unique returns each process once, without the init process, which no CLI looks for. If
@@ -48,9 +48,9 @@ func parent(pid int) int {
 
 var shells = []string{"zsh", "bash", "sh", "tcsh", "csh", "ksh", "fish", "dash"}
 
-// idePID does what the CLI does: it walks up to the first shell and returns the
+// IDEPID does what the CLI does: it walks up to the first shell and returns the
 // shell's grandparent or, if that is the init process, its parent.
-func idePID(pid int) int {
+func IDEPID(pid int) int {
 	if runtime.GOOS == "windows" {
 		return windowsPID(pid)
 	}

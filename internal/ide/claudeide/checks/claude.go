@@ -7,7 +7,6 @@ package checks
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -18,6 +17,7 @@ import (
 	"time"
 
 	"pollux/internal/doctor"
+	"pollux/internal/ide/blocking"
 	"pollux/internal/ide/claudeide"
 	"pollux/internal/paths"
 	"pollux/internal/sys/disk"
@@ -37,7 +37,7 @@ const (
 // A claude is one run of Claude Code's checks.
 type claude struct {
 	*doctor.Checker
-	search   claudeide.Search
+	search   search
 	settings settings
 }
 
@@ -50,7 +50,7 @@ func Claude(ctx context.Context, dc *doctor.Checker) {
 	}
 	doctor.First(dc, autoConnect, c)
 	c.checkDirectory()
-	checkStale(dc, c.search.Locks())
+	checkStale(dc, c.search.locks())
 	if l, ok := c.findLock(); ok && c.checkLock(ctx, l) {
 		c.checkLate(l.Found)
 	}
@@ -73,7 +73,7 @@ var autoConnect = []doctor.Cause[*claude]{
 		"Claude Code connects automatically ("+claudeide.EnvPort+")"),
 	doctor.Passes("auto-connect", func(c *claude) bool { return c.settings.AutoConnect },
 		"Claude Code connects automatically (autoConnectIde)"),
-	doctor.Passes("auto-connect", func(c *claude) bool { return c.search.InIDETerminal() },
+	doctor.Passes("auto-connect", func(c *claude) bool { return c.search.inIDETerminal() },
 		"Claude Code connects automatically in this terminal"),
 	doctor.Passes("auto-connect", func(c *claude) bool { return c.Overview && c.RunningHere() == nil },
 		"Claude Code connects if pollux run or an editor's terminal starts it, with --ide, or once you type /ide"),
@@ -87,11 +87,11 @@ const (
 	turnOn = `claude --ide, or turn on "Auto-connect to IDE" in its /config`
 )
 
-func newSearch(c *doctor.Checker) claudeide.Search {
-	s := claudeide.Search{Dir: c.Dir, Getenv: os.Getenv}
+func newSearch(c *doctor.Checker) search {
+	s := search{dir: c.Dir, getenv: os.Getenv}
 	// A link, which Claude Code resolves, is more than a spelling.
 	if dir := claudeide.Spelling(); paths.Same(dir, c.Dir) {
-		s.Spelling = dir
+		s.spelling = dir
 	}
 	return s
 }
@@ -129,24 +129,24 @@ func (c *claude) checkDirectory() {
 func checkStale(c *doctor.Checker, locks []claudeide.Found) {
 	var stale []string
 	for _, f := range locks {
-		if f.Leftover() {
+		if f.Pollux.Stale(f.PID) {
 			stale = append(stale, f.Path)
 		}
 	}
-	c.WarnStale(stale, claudeide.RemoveLeftover)
+	c.WarnStale(stale, blocking.RemoveStale)
 }
 
 // A lock is a lock file as Claude Code or opencode reads it.
 type lock struct {
 	doctor.Lock
 	claudeide.Found
-	search claudeide.Search
+	search search
 }
 
 // newLock returns the lock of a file, for an agent that dials a host.
-func newLock(agent, command, host string, s claudeide.Search, f claudeide.Found) *lock {
+func newLock(agent, command, host string, s search, f claudeide.Found) *lock {
 	return &lock{Found: f, search: s, Lock: doctor.Lock{
-		Agent: agent, Command: command, Dir: s.Dir, Path: f.Path, Folders: f.WorkspaceFolders, Process: f.PID,
+		Agent: agent, Command: command, Dir: s.dir, Path: f.Path, Folders: f.WorkspaceFolders, Process: f.PID,
 		Program: fmt.Sprintf("%s (port %d)", cmp.Or(doctor.Short(f.Title()), "a program without a name"), f.Port),
 		Address: net.JoinHostPort(host, strconv.Itoa(f.Port)),
 	}}
@@ -155,15 +155,15 @@ func newLock(agent, command, host string, s claudeide.Search, f claudeide.Found)
 // Words returns the words that the tables may name.
 func (l *lock) Words() doctor.Words {
 	words := l.Lock.Words()
-	words["spelling"], words["config"] = doctor.Short(l.search.Spelling), filepath.Dir(filepath.Dir(l.Lock.Path))
+	words["spelling"], words["config"] = doctor.Short(l.search.spelling), filepath.Dir(filepath.Dir(l.Lock.Path))
 	words["home"], words["attach"] = shell.EnterCommand(l.Dir), attach
 	return words
 }
 
 // findLock returns the lock that Claude Code takes, or says why it takes none.
 func (c *claude) findLock() (*lock, bool) {
-	matches := c.search.Claude()
-	if port := os.Getenv(claudeide.EnvPort); port != "" && (len(matches) != 1 || matches[0].Port != c.search.Port()) {
+	matches := c.search.claude()
+	if port := os.Getenv(claudeide.EnvPort); port != "" && (len(matches) != 1 || matches[0].Port != c.search.port()) {
 		next := shell.UnsetCommand(claudeide.EnvPort)
 		const text = claudeide.EnvPort + "=%s names a server without a lock file"
 		if len(matches) == 1 {
@@ -190,7 +190,7 @@ func (c *claude) findLock() (*lock, bool) {
 }
 
 func (c *claude) lock(f claudeide.Found) *lock {
-	return newLock("Claude Code", claudeide.ClaudeCommand, c.search.Host(), c.search, f)
+	return newLock("Claude Code", claudeide.ClaudeCommand, c.search.host(), c.search, f)
 }
 
 // explainNone says why no lock matches.
@@ -200,11 +200,11 @@ func (c *claude) explainNone() {
 	}
 	var locks []*lock
 	var common []*doctor.Lock
-	for _, f := range c.search.Locks() {
+	for _, f := range c.search.locks() {
 		l := c.lock(f)
 		l.Lock.Live = f.Live()
 		locks = append(locks, l)
-		if !f.Leftover() {
+		if !f.Pollux.Stale(f.PID) {
 			common = append(common, &l.Lock)
 		}
 	}
@@ -222,11 +222,11 @@ func (c *claude) explainNone() {
 // unmatched has causes of Claude Code's own why no lock matches.
 var unmatched = []doctor.Cause[*lock]{
 	doctor.Fails("container", func(l *lock) bool {
-		return l.Lock.Covers() && l.Gone() && !l.Leftover() && l.Listens(l.search.Host())
+		return l.Lock.Covers() && l.PID != 0 && !l.Found.Live() && !l.Pollux.Stale(l.PID) && l.Listens(l.search.host())
 	},
 		"{program} answers, but its process does not run here: Claude Code deletes its lock file when it starts",
 		"give the container its own {config}, or start the companion here"),
-	doctor.Fails("spelling", func(l *lock) bool { return l.search.Spelling != "" && l.Lock.Covers() && l.Lock.Live },
+	doctor.Fails("spelling", func(l *lock) bool { return l.search.spelling != "" && l.Lock.Covers() && l.Lock.Live },
 		"{program} has this folder, but this terminal spells it {spelling}: Claude Code distinguishes upper and lower case",
 		"{home}, or {attach}"),
 }
@@ -244,7 +244,7 @@ func (c *claude) checkLock(ctx context.Context, l *lock) bool {
 		doctor.Fails("terminal", strayTerminal,
 			"Claude Code takes this terminal for one of VS Code or JetBrains, and connects only to a program that started it: {program} did not",
 			"{attach}"),
-		doctor.Fails("transport", func(l *lock) bool { return !l.WebSocket() },
+		doctor.Fails("transport", func(l *lock) bool { return l.Transport != claudeide.Transport },
 			"{program} is not a WebSocket server: Claude Code uses its old protocol, which Pollux does not check",
 			"update that editor's plugin, or end it"),
 	}, l) && probe(ctx, c.Checker, l)
@@ -253,7 +253,7 @@ func (c *claude) checkLock(ctx context.Context, l *lock) bool {
 // strayTerminal reports whether Claude Code runs in an editor's terminal, and the lock is
 // not that editor's.
 func strayTerminal(l *lock) bool {
-	return l.search.InIDETerminal() && l.Port != l.search.Port() && !isAncestor(l.PID)
+	return l.search.inIDETerminal() && l.Port != l.search.port() && !isAncestor(l.PID)
 }
 
 // probe connects to the lock's server, reports the result, and whether it answers.
@@ -261,14 +261,7 @@ func probe(ctx context.Context, c *doctor.Checker, l *lock) bool {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	host, _, _ := net.SplitHostPort(l.Address)
-	l.Answer = l.Probe(ctx, host)
-	for _, known := range [][2]error{
-		{claudeide.ErrToken, doctor.ErrToken}, {claudeide.ErrNoView, doctor.ErrNoView}, {claudeide.ErrNotMCP, doctor.ErrNotCompanion},
-	} {
-		if errors.Is(l.Answer, known[0]) {
-			l.Answer = known[1]
-		}
-	}
+	l.Answer = probeAs(ctx, l.Found, host)
 	if sock.Refused(l.Answer) && l.Listens("::1") {
 		c.Fail("port", "let it listen on 127.0.0.1", "%s listens on ::1 only, and the agent connects to %s", l.Program, host)
 		return false

@@ -12,7 +12,7 @@ import (
 
 // Opencode checks why opencode does not connect to a companion.
 func Opencode(ctx context.Context, c *doctor.Checker) {
-	search := newSearch(c)
+	s := newSearch(c)
 	// Either variable makes opencode connect without the token.
 	var set []string
 	for _, key := range []string{claudeide.EnvPort, claudeide.EnvOpencodePort} {
@@ -25,11 +25,11 @@ func Opencode(ctx context.Context, c *doctor.Checker) {
 			"opencode connects to the port in %s without a token, is refused, and reads no lock file", set[0])
 		return
 	}
-	checkStale(c, search.Locks())
-	found, ok := search.Opencode()
-	switch l := newLock("opencode", claudeide.OpencodeCommand, "127.0.0.1", search, found); {
+	checkStale(c, s.locks())
+	found, ok := s.opencode()
+	switch l := newLock("opencode", claudeide.OpencodeCommand, "127.0.0.1", s, found); {
 	case !ok && c.NoView():
-	case !ok, found.Leftover() && c.RunningHere() == nil:
+	case !ok, found.Pollux.Stale(found.PID) && c.RunningHere() == nil:
 		c.None(claudeide.OpencodeCommand)
 	case l.AuthToken == "":
 		c.Fail("token", "end the program that wrote it", "%s has no token", l.Found.Path)

@@ -36,8 +36,8 @@ var startOne = doctor.StartWith(geminiide.GeminiCommand)
 // A Protocol checks the protocol in one run of doctor. Its methods are checks; they
 // need what the program's own check found, and Release runs before the others.
 type Protocol struct {
-	launch geminiide.Launch
-	lookup geminiide.Lookup
+	launch launch
+	lookup lookup
 }
 
 // A checker is a running check of the protocol.
@@ -50,17 +50,17 @@ type checker struct {
 // nothing if the program's own check has found something already.
 func (p *Protocol) Release(_ context.Context, c *doctor.Checker) {
 	program := c.Program
-	p.launch = geminiide.Launch{Dir: c.Dir, Getenv: os.Getenv, PID: os.Getpid(), Minor: newestMinor}
+	p.launch = launch{Dir: c.Dir, Getenv: os.Getenv, PID: os.Getpid(), Minor: newestMinor}
 	if program.Major != 0 || program.Minor != 0 {
 		p.launch.Major, p.launch.Minor = program.Major, program.Minor
 	}
 	switch {
 	case c.Reported("cli"):
-	case !p.launch.SendsToken():
+	case !p.launch.sendsToken():
 		c.Fail("cli", program.Update,
 			"Gemini CLI %s (%s) is too old: it sends no token, so companions that require one refuse it",
 			program.Version, program.Path)
-	case !p.launch.AnyPID():
+	case !p.launch.anyPID():
 		c.Warn("cli", program.Update,
 			"Gemini CLI %s (%s) is old: it finds a companion only if its process is exactly the one it looks for",
 			program.Version, program.Path)
@@ -79,7 +79,7 @@ func (p *Protocol) Variables(ctx context.Context, c *doctor.Checker) {
 	gone := ""
 	switch {
 	case port != "":
-		address := net.JoinHostPort(geminiide.DialHost(p.launch), port)
+		address := net.JoinHostPort(dialHost(p.launch), port)
 		if err := probe(ctx, address); sock.Refused(err) {
 			gone = "nothing listens on port " + doctor.Short(port)
 		} else if err != nil {
@@ -120,7 +120,7 @@ func (p *Protocol) Companion(ctx context.Context, dc *doctor.Checker) {
 	if !psWorks(ctx) {
 		c.launch.PID = 0
 	}
-	c.lookup = geminiide.Replay(c.launch)
+	c.lookup = replay(c.launch)
 	c.checkProcess()
 	c.checkDirectory()
 	c.checkStale(ctx)
@@ -171,7 +171,7 @@ func (c *checker) checkProcess() {
 	pid, what := c.lookup.PID, ""
 	if pid == 0 {
 		const text = "Gemini CLI cannot see which process started it, because ps does not work here"
-		if c.launch.AnyPID() {
+		if c.launch.anyPID() {
 			c.OK("process", "%s; it uses any companion for this folder", text)
 		} else {
 			c.Fail("process", "install procps, or "+c.Program.Update,
@@ -185,8 +185,8 @@ func (c *checker) checkProcess() {
 	if env("TMUX") != "" {
 		what += ", in tmux"
 	}
-	if !c.launch.AnyPID() && c.lookup.Chosen == nil {
-		usable := func(c geminiide.Candidate) bool { return c.Err == nil && c.Inside }
+	if !c.launch.anyPID() && c.lookup.Chosen == nil {
+		usable := func(c candidate) bool { return c.Err == nil && c.Inside }
 		if i := slices.IndexFunc(c.lookup.Candidates, usable); i >= 0 {
 			other := &c.lookup.Candidates[i]
 			c.Fail("process", c.Program.Update+", or pollux run",
@@ -202,7 +202,7 @@ func (c *checker) checkProcess() {
 }
 
 // name returns what to call a companion.
-func name(c *geminiide.Candidate) string {
+func name(c *candidate) string {
 	title := cmp.Or(doctor.Short(c.File.IDEInfo.DisplayName), doctor.Short(c.File.IDEInfo.Name), "a companion")
 	if c.PortText == "" {
 		return title
@@ -221,7 +221,7 @@ func (c *checker) explainNone(ctx context.Context) {
 		return
 	}
 	for _, candidate := range c.lookup.Candidates {
-		if errors.Is(candidate.Err, geminiide.ErrOtherUser) {
+		if errors.Is(candidate.Err, errOtherUser) {
 			c.failOtherUser()
 			return
 		}
@@ -275,7 +275,7 @@ func (c *checker) findElsewhere() bool {
 			}
 			return os.Getenv(key)
 		}
-		found := geminiide.Replay(there).Chosen
+		found := replay(there).Chosen
 		if found == nil || !found.Own || !found.Inside || claimsAll(found.Workspace) || !c.answers(found) {
 			return "", false
 		}
@@ -289,12 +289,12 @@ func knownTerminal() bool {
 		env("XCODE_VERSION_ACTUAL") != "" || strings.Contains(strings.ToLower(env("TERMINAL_EMULATOR")), "jetbrains")
 }
 
-func knownEditor(c *geminiide.Candidate) bool {
+func knownEditor(c *candidate) bool {
 	return c.File.IDEInfo.Name != "" && c.File.IDEInfo.DisplayName != "" || knownTerminal()
 }
 
 // checkWorkspace reports whether the companion is for the directory.
-func (c *checker) checkWorkspace(chosen *geminiide.Candidate) bool {
+func (c *checker) checkWorkspace(chosen *candidate) bool {
 	path := chosen.Workspace
 	if v, ok := os.LookupEnv("GEMINI_CLI_IDE_WORKSPACE_PATH"); path == nil && ok {
 		path = &v
@@ -329,7 +329,7 @@ func claimsAll(workspace *string) bool {
 }
 
 // checkOthers looks for other companions for the directory.
-func (c *checker) checkOthers(chosen *geminiide.Candidate) {
+func (c *checker) checkOthers(chosen *candidate) {
 	seen := []string{address(chosen)}
 	var others []string
 	for i := range c.lookup.Candidates {
@@ -354,7 +354,7 @@ func (c *checker) checkOthers(chosen *geminiide.Candidate) {
 
 // address identifies a companion, which may have several files: by its port or,
 // without one, by its command.
-func address(c *geminiide.Candidate) string {
+func address(c *candidate) string {
 	if c.PortText == "" && c.File.Stdio != nil {
 		return strings.Join(c.File.Stdio.Args, " ")
 	}
@@ -363,15 +363,15 @@ func address(c *geminiide.Candidate) string {
 
 // answers reports whether a companion is probably running: its port accepts
 // connections or, if it has only a command, its process is alive.
-func (c *checker) answers(candidate *geminiide.Candidate) bool {
+func (c *checker) answers(candidate *candidate) bool {
 	if candidate.PortText == "" {
 		return proc.Alive(candidate.File.Pollux)
 	}
-	return !sock.Refused(probe(context.Background(), net.JoinHostPort(geminiide.DialHost(c.launch), candidate.PortText)))
+	return !sock.Refused(probe(context.Background(), net.JoinHostPort(dialHost(c.launch), candidate.PortText)))
 }
 
 // checkVersion reports a companion that was started before an update of Pollux.
-func (c *checker) checkVersion(chosen *geminiide.Candidate) {
+func (c *checker) checkVersion(chosen *candidate) {
 	for _, r := range c.Running {
 		if r.PID == chosen.File.Pollux && !r.Stopped && r.Version != c.Version {
 			c.Warn("version", "restart the editor",

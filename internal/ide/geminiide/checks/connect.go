@@ -30,9 +30,9 @@ const (
 
 // checkConnection tries to connect in the order in which Gemini CLI does: the port
 // and the command in the companion's file, then the port and the command in the variables.
-func (c *checker) checkConnection(ctx context.Context, chosen *geminiide.Candidate) {
+func (c *checker) checkConnection(ctx context.Context, chosen *candidate) {
 	token := tokenFor(chosen)
-	host := geminiide.DialHost(c.launch)
+	host := dialHost(c.launch)
 	var tools []string
 	err := errors.New("the file names no port")
 	if chosen.PortText != "" {
@@ -68,13 +68,13 @@ func (c *checker) checkConnection(ctx context.Context, chosen *geminiide.Candida
 
 // tokenFor returns the token that Gemini CLI sends: from the file or, if it has none,
 // from the variable.
-func tokenFor(c *geminiide.Candidate) string {
+func tokenFor(c *candidate) string {
 	return cmp.Or(c.File.AuthToken, env("GEMINI_CLI_IDE_AUTH_TOKEN"))
 }
 
 // variablesConnect reports whether Gemini CLI connects with the variables if the
 // file that it chooses leads nowhere.
-func (c *checker) variablesConnect(ctx context.Context, chosen *geminiide.Candidate) bool {
+func (c *checker) variablesConnect(ctx context.Context, chosen *candidate) bool {
 	if env("GEMINI_CLI_IDE_SERVER_PORT") == chosen.PortText {
 		return false
 	}
@@ -87,7 +87,7 @@ func (c *checker) variablesConnect(ctx context.Context, chosen *geminiide.Candid
 func (c *checker) connectByVariables(ctx context.Context, token string) (how string, tools []string, err error) {
 	err = errors.New("no variable names a companion")
 	if port := env("GEMINI_CLI_IDE_SERVER_PORT"); port != "" {
-		if tools, err = connectPort(ctx, geminiide.DialHost(c.launch), port, token); err == nil {
+		if tools, err = connectPort(ctx, dialHost(c.launch), port, token); err == nil {
 			return "the port in GEMINI_CLI_IDE_SERVER_PORT", tools, nil
 		}
 	}
@@ -173,7 +173,7 @@ func explain(err error) string {
 }
 
 // failUnreachable reports why Gemini CLI cannot connect to the companion at all.
-func (c *checker) failUnreachable(ctx context.Context, chosen *geminiide.Candidate, host, token string, err error) {
+func (c *checker) failUnreachable(ctx context.Context, chosen *candidate, host, token string, err error) {
 	const local = "127.0.0.1"
 	if chosen.PortText == "" {
 		c.Fail("port", "restart the companion where it runs",

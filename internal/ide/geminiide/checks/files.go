@@ -38,7 +38,7 @@ func (c *checker) checkDirectory() {
 // discovery files.
 func (c *checker) checkStale(ctx context.Context) {
 	for _, candidate := range c.lookup.Candidates {
-		if candidate.Err != nil && !errors.Is(candidate.Err, geminiide.ErrOtherUser) {
+		if candidate.Err != nil && !errors.Is(candidate.Err, errOtherUser) {
 			c.Warn("file", shell.RemoveCommand(candidate.Path), "Gemini CLI skips %s: %v", candidate.Path, candidate.Err)
 		}
 	}

@@ -25,7 +25,7 @@ func Qwen(ctx context.Context, c *doctor.Checker) {
 	}
 	const variable = "QWEN_CODE_IDE_SERVER_PORT"
 	files, _ := filepath.Glob(filepath.Join(home, ".qwen", "ide", cmp.Or(env(variable), "*")+".lock"))
-	host := geminiide.DialHost(geminiide.Launch{Dir: c.Dir, Getenv: os.Getenv, PID: os.Getpid(), Minor: newestMinor})
+	host := dialHost(launch{Dir: c.Dir, Getenv: os.Getenv, PID: os.Getpid(), Minor: newestMinor})
 	var locks []*doctor.Lock
 	var newest *doctor.Lock
 	token, changed := "", int64(0)

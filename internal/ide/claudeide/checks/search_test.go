@@ -1,18 +1,22 @@
-package claudeide
+package checks
 
 import (
+	"encoding/json"
 	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/coder/websocket"
 
+	"pollux/internal/doctor"
 	"pollux/internal/ide/blocking"
+	"pollux/internal/ide/claudeide"
 	"pollux/internal/sys/sock"
 )
 
@@ -20,8 +24,30 @@ func getenv(env map[string]string) func(string) string {
 	return func(key string) string { return env[key] }
 }
 
+// place writes a lock file into a directory.
+func place(t *testing.T, dir string, port int, text string) string {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, strconv.Itoa(port)+blocking.Ext)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func encode(t *testing.T, l claudeide.Lock) string {
+	t.Helper()
+	data, err := json.Marshal(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
 // ports returns the ports of locks.
-func ports(locks []Found) (all []int) {
+func ports(locks []claudeide.Found) (all []int) {
 	for _, f := range locks {
 		all = append(all, f.Port)
 	}
@@ -33,7 +59,7 @@ func TestSearch(t *testing.T) {
 	const dir = "/work/project"
 	alive := os.Getpid()
 	lock := func(pid int, folders ...string) string {
-		return encode(t, Lock{PID: pid, WorkspaceFolders: folders, Transport: transport})
+		return encode(t, claudeide.Lock{PID: pid, WorkspaceFolders: folders, Transport: claudeide.Transport})
 	}
 	for name, tt := range map[string]struct {
 		locks    map[int]string // the lowest port is the newest
@@ -51,18 +77,18 @@ func TestSearch(t *testing.T) {
 		"two":             {locks: map[int]string{1: lock(alive, dir), 2: lock(alive, dir)}, claude: []int{1, 2}, opencode: 1},
 		"nested":          {locks: map[int]string{1: lock(alive, "/work"), 2: lock(alive, dir)}, claude: []int{1, 2}, opencode: 2},
 		"one of two dead": {locks: map[int]string{1: lock(deadPID, dir), 2: lock(alive, dir)}, claude: []int{2}, opencode: 1},
-		"by the port": {locks: map[int]string{1: lock(alive, dir), 2: lock(alive, "/x")}, env: map[string]string{EnvPort: "2"},
+		"by the port": {locks: map[int]string{1: lock(alive, dir), 2: lock(alive, "/x")}, env: map[string]string{claudeide.EnvPort: "2"},
 			claude: []int{2}, opencode: 1},
-		"a port without a lock": {locks: map[int]string{1: lock(alive, dir)}, env: map[string]string{EnvPort: "2"},
+		"a port without a lock": {locks: map[int]string{1: lock(alive, dir)}, env: map[string]string{claudeide.EnvPort: "2"},
 			claude: []int{1}, opencode: 1},
-		"the port of a dead one": {locks: map[int]string{2: lock(deadPID, dir)}, env: map[string]string{EnvPort: "2"}, opencode: 2},
+		"the port of a dead one": {locks: map[int]string{2: lock(deadPID, dir)}, env: map[string]string{claudeide.EnvPort: "2"}, opencode: 2},
 		"without the check": {locks: map[int]string{1: lock(alive, "/x")},
 			env: map[string]string{"CLAUDE_CODE_IDE_SKIP_VALID_CHECK": "1"}, claude: []int{1}},
 		"the same case": {locks: map[int]string{1: lock(alive, "/work/", dir)}, spelling: "/work/Project",
 			claude: []int{1}, opencode: 1},
 		"another case": {locks: map[int]string{1: lock(alive, dir, dir+"s")}, spelling: "/work/Project", opencode: 1},
 		"another case, by the port": {locks: map[int]string{1: lock(alive, dir)}, spelling: "/work/Project",
-			env: map[string]string{EnvPort: "1"}, claude: []int{1}, opencode: 1},
+			env: map[string]string{claudeide.EnvPort: "1"}, claude: []int{1}, opencode: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			home := t.TempDir()
@@ -75,11 +101,11 @@ func TestSearch(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			s := Search{Dir: dir, Spelling: tt.spelling, Getenv: getenv(tt.env)}
-			if got := ports(s.Claude()); len(got) != len(tt.claude) || len(got) > 0 && got[0] != tt.claude[0] {
+			s := search{dir: dir, spelling: tt.spelling, getenv: getenv(tt.env)}
+			if got := ports(s.claude()); len(got) != len(tt.claude) || len(got) > 0 && got[0] != tt.claude[0] {
 				t.Errorf("Claude Code chooses %v, want %v", got, tt.claude)
 			}
-			if got, ok := s.Opencode(); got.Port != tt.opencode || ok != (tt.opencode != 0) {
+			if got, ok := s.opencode(); got.Port != tt.opencode || ok != (tt.opencode != 0) {
 				t.Errorf("opencode chooses %d, want %d", got.Port, tt.opencode)
 			}
 		})
@@ -100,7 +126,7 @@ func TestSpells(t *testing.T) {
 		{"C:/", "c:/Work", true},
 		{"", "C:/work", false},
 	} {
-		if got := (Lock{WorkspaceFolders: []string{tt.folder}}).Spells(tt.path); got != tt.want {
+		if got := spells(claudeide.Lock{WorkspaceFolders: []string{tt.folder}}, tt.path); got != tt.want {
 			t.Errorf("%s, %s: %v", tt.folder, tt.path, got)
 		}
 	}
@@ -111,11 +137,11 @@ func TestSearchDirs(t *testing.T) {
 	home, config := t.TempDir(), t.TempDir()
 	t.Setenv("HOME", home)
 	t.Setenv("USERPROFILE", home)
-	place(t, filepath.Join(home, ".claude", "ide"), 1, encode(t, Lock{PID: os.Getpid(), WorkspaceFolders: []string{"/p"}}))
-	place(t, filepath.Join(config, "ide"), 2, encode(t, Lock{PID: os.Getpid(), WorkspaceFolders: []string{"/p"}}))
+	place(t, filepath.Join(home, ".claude", "ide"), 1, encode(t, claudeide.Lock{PID: os.Getpid(), WorkspaceFolders: []string{"/p"}}))
+	place(t, filepath.Join(config, "ide"), 2, encode(t, claudeide.Lock{PID: os.Getpid(), WorkspaceFolders: []string{"/p"}}))
 	for dir, want := range map[string]int{"": 1, config: 2, filepath.Join(home, ".claude"): 1} {
-		s := Search{Dir: "/p", Getenv: getenv(map[string]string{"CLAUDE_CONFIG_DIR": dir})}
-		if got := s.Claude(); len(got) != want {
+		s := search{dir: "/p", getenv: getenv(map[string]string{"CLAUDE_CONFIG_DIR": dir})}
+		if got := s.claude(); len(got) != want {
 			t.Errorf("with %q: %v", dir, ports(got))
 		}
 	}
@@ -136,7 +162,7 @@ func TestInIDETerminal(t *testing.T) {
 		"JetBrains":    {map[string]string{"TERMINAL_EMULATOR": "JetBrains-JediTerm"}, true},
 		"forced":       {map[string]string{"FORCE_CODE_TERMINAL": "1", "TERM": "xterm-ghostty"}, true},
 	} {
-		if got := (Search{Getenv: getenv(tt.env)}).InIDETerminal(); got != tt.want {
+		if got := (search{getenv: getenv(tt.env)}).inIDETerminal(); got != tt.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -152,37 +178,37 @@ func TestProbe(t *testing.T) {
 		want  error
 	}{
 		"a companion": {serve: func(w http.ResponseWriter, r *http.Request) {
-			if r.Header.Get(tokenHeader) != "secret" {
+			if r.Header.Get(claudeide.TokenHeader) != "secret" {
 				t.Error("the token is missing")
 			}
-			conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{subprotocol}})
+			conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{claudeide.Subprotocol}})
 			if err != nil {
 				t.Error(err)
 				return
 			}
 			conn.CloseNow()
 		}},
-		"without the subprotocol": {want: ErrNotMCP, serve: func(w http.ResponseWriter, r *http.Request) {
+		"without the subprotocol": {want: doctor.ErrNotCompanion, serve: func(w http.ResponseWriter, r *http.Request) {
 			if conn, err := websocket.Accept(w, r, nil); err == nil {
 				conn.CloseNow()
 			}
 		}},
-		"a wrong token":      {serve: status(http.StatusUnauthorized), want: ErrToken},
-		"no view":            {serve: status(http.StatusServiceUnavailable), mark: ours, want: ErrNoView},
-		"another program":    {serve: status(http.StatusServiceUnavailable), want: ErrNotMCP},
-		"an ordinary server": {serve: status(http.StatusOK), want: ErrNotMCP},
+		"a wrong token":      {serve: status(http.StatusUnauthorized), want: doctor.ErrToken},
+		"no view":            {serve: status(http.StatusServiceUnavailable), mark: ours, want: doctor.ErrNoView},
+		"another program":    {serve: status(http.StatusServiceUnavailable), want: doctor.ErrNotCompanion},
+		"an ordinary server": {serve: status(http.StatusOK), want: doctor.ErrNotCompanion},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(tt.serve)
 			defer server.Close()
-			f := Found{Lock: Lock{AuthToken: "secret", Pollux: tt.mark}, Port: server.Listener.Addr().(*net.TCPAddr).Port}
-			if err := f.Probe(t.Context(), "127.0.0.1"); !errors.Is(err, tt.want) {
+			f := claudeide.Found{Lock: claudeide.Lock{AuthToken: "secret", Pollux: tt.mark}, Port: server.Listener.Addr().(*net.TCPAddr).Port}
+			if err := probeAs(t.Context(), f, "127.0.0.1"); !errors.Is(err, tt.want) {
 				t.Errorf("%v, want %v", err, tt.want)
 			}
 		})
 	}
 	t.Run("nobody", func(t *testing.T) {
-		if err := (Found{Port: 1}).Probe(t.Context(), "127.0.0.1"); !sock.Refused(err) {
+		if err := probeAs(t.Context(), claudeide.Found{Port: 1}, "127.0.0.1"); !sock.Refused(err) {
 			t.Error(err)
 		}
 	})
@@ -190,22 +216,4 @@ func TestProbe(t *testing.T) {
 
 func status(code int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
-}
-
-// Only a lock of this user's companion that was killed here is removed.
-func TestRemoveLeftover(t *testing.T) {
-	for name, tt := range map[string]struct {
-		lock Lock
-		want bool
-	}{
-		"ours, dead":         {Lock{PID: deadPID, Pollux: &blocking.Mark{Host: blocking.Here()}}, true},
-		"ours, alive":        {Lock{PID: os.Getpid(), Pollux: &blocking.Mark{Host: blocking.Here()}}, false},
-		"of another host":    {Lock{PID: deadPID, Pollux: &blocking.Mark{Host: "other"}}, false},
-		"of another program": {Lock{PID: deadPID}, false},
-	} {
-		path := place(t, t.TempDir(), 1, encode(t, tt.lock))
-		if err := RemoveLeftover(path); err != nil || exists(path) == tt.want {
-			t.Errorf("%s: removed %v, %v", name, !exists(path), err)
-		}
-	}
 }

@@ -1,4 +1,4 @@
-package geminiide
+package checks
 
 import (
 	"encoding/json"
@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"pollux/internal/hostile"
+	"pollux/internal/ide/geminiide"
 )
 
 // Which of several files Gemini CLI chooses. TestDoctor in e2e checks that the
@@ -67,7 +68,7 @@ func TestReplay(t *testing.T) {
 			}
 			for _, f := range tt.files {
 				if f.pid < 0 {
-					f.pid = idePID(self)
+					f.pid = geminiide.IDEPID(self)
 				}
 				fill := func(s string) string {
 					s = strings.ReplaceAll(s, "/elsewhere:", "/elsewhere"+string(os.PathListSeparator))
@@ -82,7 +83,7 @@ func TestReplay(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			l := Replay(Launch{Dir: root, Getenv: func(k string) string { return env[k] }, PID: self, Minor: tt.minor})
+			l := replay(launch{Dir: root, Getenv: func(k string) string { return env[k] }, PID: self, Minor: tt.minor})
 			got, inside := 0, false
 			if l.Chosen != nil {
 				got, inside = l.Chosen.File.Port, l.Chosen.Inside
@@ -104,7 +105,7 @@ func TestReplayDirect(t *testing.T) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	self := idePID(os.Getpid())
+	self := geminiide.IDEPID(os.Getpid())
 	for name, text := range map[string]string{
 		fmt.Sprintf("gemini-ide-server-%d.json", self):   `{"port":1,"workspacePath":"/elsewhere"}`,
 		fmt.Sprintf("gemini-ide-server-%d-2.json", self): `{"port":2,"workspacePath":"/"}`,
@@ -114,7 +115,7 @@ func TestReplayDirect(t *testing.T) {
 		}
 	}
 	env := map[string]string{"TMPDIR": tmp, "TEMP": tmp}
-	l := Replay(Launch{Dir: "/", Getenv: func(k string) string { return env[k] }, PID: os.Getpid(), Minor: 61})
+	l := replay(launch{Dir: "/", Getenv: func(k string) string { return env[k] }, PID: os.Getpid(), Minor: 61})
 	if l.Chosen == nil || !l.Chosen.Direct || l.Chosen.File.Port != 1 {
 		t.Errorf("chose %+v, want the file without a port", l.Chosen)
 	}
@@ -136,8 +137,8 @@ func TestReplayPassesOverOtherUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	env := map[string]string{"TMPDIR": tmp, "TEMP": tmp}
-	l := Replay(Launch{Dir: "/", Getenv: func(k string) string { return env[k] }, PID: os.Getpid(), Minor: 61})
-	if l.Chosen != nil || len(l.Candidates) != 1 || !errors.Is(l.Candidates[0].Err, ErrOtherUser) {
+	l := replay(launch{Dir: "/", Getenv: func(k string) string { return env[k] }, PID: os.Getpid(), Minor: 61})
+	if l.Chosen != nil || len(l.Candidates) != 1 || !errors.Is(l.Candidates[0].Err, errOtherUser) {
 		t.Errorf("chose %+v of %+v", l.Chosen, l.Candidates)
 	}
 }
@@ -148,19 +149,19 @@ func TestReplayHostileFiles(t *testing.T) {
 	for _, kind := range hostile.Kinds {
 		t.Run(kind, func(t *testing.T) {
 			tmp := t.TempDir()
-			self := idePID(os.Getpid())
+			self := geminiide.IDEPID(os.Getpid())
 			old := filepath.Join(tmp, fmt.Sprintf("gemini-ide-server-%d.json", self))
 			hostile.Plant(t, kind, old)
 			current := filepath.Join(tmp, "gemini", "ide", fmt.Sprintf("gemini-ide-server-%d-1.json", self))
 			hostile.Plant(t, kind, current)
 			env := map[string]string{"TMPDIR": tmp, "TEMP": tmp}
 			for _, minor := range []int{20, 61} {
-				l := Replay(Launch{Dir: tmp, Getenv: func(k string) string { return env[k] }, PID: os.Getpid(), Minor: minor})
+				l := replay(launch{Dir: tmp, Getenv: func(k string) string { return env[k] }, PID: os.Getpid(), Minor: minor})
 				if l.Chosen != nil || len(l.Candidates) != 1 || l.Candidates[0].Err == nil {
 					t.Errorf("0.%d: chose %+v of %+v", minor, l.Chosen, l.Candidates)
 				}
 			}
-			if f, err := Read(current); err == nil {
+			if f, err := geminiide.Read(current); err == nil {
 				t.Errorf("read as %+v", f)
 			}
 		})

@@ -1,10 +1,9 @@
-package geminiide
+package checks
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -12,13 +11,14 @@ import (
 	"strconv"
 	"strings"
 
-	"pollux/internal/paths"
+	"pollux/internal/ide/geminiide"
+	"pollux/internal/lazy"
 	"pollux/internal/sys/disk"
 	"pollux/internal/sys/proc"
 )
 
-// A Launch describes where and how Gemini CLI would be started, for [Replay].
-type Launch struct {
+// A launch describes where and how Gemini CLI would be started, for [replay].
+type launch struct {
 	// Dir is the working directory.
 	Dir string
 	// Getenv is its environment.
@@ -33,32 +33,32 @@ type Launch struct {
 // The minor versions of Gemini CLI 0.x that changed the rules. We found them by
 // running the releases.
 const (
-	sendsToken = 6  // older ones send no token
-	anyPID     = 31 // older ones read only files with the exact PID, and no GEMINI_CLI_IDE_PID
-	checksUser = 59 // older ones do not skip files of other users
+	tokenSince  = 6  // older ones send no token
+	anyPIDSince = 31 // older ones read only files with the exact PID, and no GEMINI_CLI_IDE_PID
+	checksUser  = 59 // older ones do not skip files of other users
 )
 
-func (p Launch) since(minor int) bool { return p.Major > 0 || p.Minor >= minor }
+func (p launch) since(minor int) bool { return p.Major > 0 || p.Minor >= minor }
 
-// SendsToken reports whether the CLI authenticates itself.
-func (p Launch) SendsToken() bool { return p.since(sendsToken) }
+// sendsToken reports whether the CLI authenticates itself.
+func (p launch) sendsToken() bool { return p.since(tokenSince) }
 
-// AnyPID reports whether the CLI accepts a companion with a PID other than the
+// anyPID reports whether the CLI accepts a companion with a PID other than the
 // one it looks for.
-func (p Launch) AnyPID() bool { return p.since(anyPID) }
+func (p launch) anyPID() bool { return p.since(anyPIDSince) }
 
-// A Candidate is one discovery file as a CLI judges it.
-type Candidate struct {
+// A candidate is one discovery file as a CLI judges it.
+type candidate struct {
 	Path string
 	// PID is the process in its name; Alive reports whether that process exists.
 	PID   int
 	Alive bool
 	// File is its content. PortText is its port as written, a number or a
 	// string. Workspace is nil if it has none.
-	File      DiscoveryFile
+	File      geminiide.DiscoveryFile
 	PortText  string
 	Workspace *string
-	// Err is why the CLI skips it, such as [ErrOtherUser].
+	// Err is why the CLI skips it, such as [errOtherUser].
 	Err error
 	// Inside reports whether its workspace contains the working directory.
 	Inside bool
@@ -69,43 +69,44 @@ type Candidate struct {
 	Direct bool
 }
 
-// ErrOtherUser reports a file that belongs to another user.
-var ErrOtherUser = errors.New("it belongs to another user")
+// errOtherUser reports a file that belongs to another user.
+var errOtherUser = errors.New("it belongs to another user")
 
-// A Lookup is the result of a CLI's search.
-type Lookup struct {
+// A lookup is the result of a CLI's search.
+type lookup struct {
 	// Dir is the directory that it searches, PID the process that it looks for.
 	Dir string
 	PID int
 	// Candidates are all the files there, the preferred ones first. A CLI before
 	// 0.31 does not see those with another PID.
-	Candidates []Candidate
+	Candidates []candidate
 	// Chosen is the only file that the CLI will try, or nil. Its workspace may
 	// not match.
-	Chosen *Candidate
+	Chosen *candidate
 }
 
-// Replay searches for a companion as Gemini CLI does when it starts, by the rules
+// fileName matches the names of the files. Its group is the PID.
+var fileName = lazy.Regexp(`^gemini-ide-server-(\d+)-\d+\.json$`)
+
+// replay searches for a companion as Gemini CLI does when it starts, by the rules
 // of its version. It changes nothing and connects to nothing.
-func Replay(p Launch) Lookup {
-	gemini := clis[0]
-	pattern := gemini.pattern()
-	l := Lookup{Dir: filepath.Join(NodeTempDir(runtime.GOOS, p.Getenv), gemini.dir), PID: idePID(p.PID)}
-	if pid, err := strconv.Atoi(p.Getenv("GEMINI_CLI_IDE_PID")); err == nil && pid > 0 && p.AnyPID() {
+func replay(p launch) lookup {
+	l := lookup{Dir: filepath.Join(geminiide.NodeTempDir(runtime.GOOS, p.Getenv), "gemini", "ide"), PID: geminiide.IDEPID(p.PID)}
+	if pid, err := strconv.Atoi(p.Getenv("GEMINI_CLI_IDE_PID")); err == nil && pid > 0 && p.anyPID() {
 		l.PID = pid
 	}
-	direct := filepath.Join(l.Dir, fmt.Sprintf("%s-%d.json", gemini.prefix, l.PID))
-	if !p.AnyPID() {
+	direct := filepath.Join(l.Dir, fmt.Sprintf("gemini-ide-server-%d.json", l.PID))
+	if !p.anyPID() {
 		direct = filepath.Join(filepath.Dir(filepath.Dir(l.Dir)), filepath.Base(direct))
 	}
 	if c := p.judge(direct); c.Err == nil {
 		c.PID, c.Alive, c.Direct = l.PID, proc.Alive(l.PID), true
-		l.Candidates, l.Chosen = []Candidate{c}, &c
+		l.Candidates, l.Chosen = []candidate{c}, &c
 	}
 	entries, _ := os.ReadDir(l.Dir)
-	var found []Candidate
+	var found []candidate
 	for _, e := range entries {
-		m := pattern.FindStringSubmatch(e.Name())
+		m := fileName().FindStringSubmatch(e.Name())
 		if m == nil {
 			continue
 		}
@@ -114,7 +115,7 @@ func Replay(p Launch) Lookup {
 		c.Alive = proc.Alive(c.PID)
 		found = append(found, c)
 	}
-	rank := func(c Candidate) int {
+	rank := func(c candidate) int {
 		switch {
 		case c.PID == l.PID:
 			return 0
@@ -123,7 +124,7 @@ func Replay(p Launch) Lookup {
 		}
 		return 2
 	}
-	slices.SortStableFunc(found, func(a, b Candidate) int {
+	slices.SortStableFunc(found, func(a, b candidate) int {
 		if d := rank(a) - rank(b); d != 0 {
 			return d
 		}
@@ -137,16 +138,16 @@ func Replay(p Launch) Lookup {
 }
 
 // choose returns the first usable file in the order of preference, or nil.
-func (p Launch) choose(pid int, found []Candidate) *Candidate {
+func (p launch) choose(pid int, found []candidate) *candidate {
 	port := p.Getenv("GEMINI_CLI_IDE_SERVER_PORT")
-	var fitting, rest []*Candidate
+	var fitting, rest []*candidate
 	for i := range found {
 		c := &found[i]
 		switch {
-		case c.Err != nil || !p.AnyPID() && c.PID != pid:
+		case c.Err != nil || !p.anyPID() && c.PID != pid:
 		case c.Inside:
 			fitting = append(fitting, c)
-		case p.AnyPID():
+		case p.anyPID():
 			rest = append(rest, c)
 		}
 	}
@@ -157,15 +158,15 @@ func (p Launch) choose(pid int, found []Candidate) *Candidate {
 	if len(pool) == 0 {
 		return nil
 	}
-	if i := slices.IndexFunc(pool, func(c *Candidate) bool { return port != "" && c.PortText == port }); i >= 0 {
+	if i := slices.IndexFunc(pool, func(c *candidate) bool { return port != "" && c.PortText == port }); i >= 0 {
 		return pool[i]
 	}
 	return pool[0]
 }
 
 // judge reads one file as the CLI does.
-func (p Launch) judge(path string) Candidate {
-	c := Candidate{Path: path}
+func (p launch) judge(path string) candidate {
+	c := candidate{Path: path}
 	if link, err := os.Lstat(path); err == nil {
 		c.Own = link.Mode().IsRegular() && disk.Own(path, link)
 	}
@@ -175,10 +176,10 @@ func (p Launch) judge(path string) Candidate {
 		return c
 	}
 	if runtime.GOOS != "windows" && p.since(checksUser) && !disk.Own(path, info) {
-		c.Err = ErrOtherUser
+		c.Err = errOtherUser
 		return c
 	}
-	data, err := disk.ReadFile(path, maxFile)
+	data, err := disk.ReadFile(path, geminiide.MaxFile)
 	if err != nil {
 		c.Err = disk.Cause(err)
 		return c
@@ -198,49 +199,19 @@ func (p Launch) judge(path string) Candidate {
 	c.Workspace = lenient.WorkspacePath
 	json.Unmarshal(data, &c.File) // the other fields, as far as they have the right type
 	c.File.Port, _ = strconv.Atoi(c.PortText)
-	c.Inside = lenient.WorkspacePath != nil && Holds(*lenient.WorkspacePath, p.Dir)
+	c.Inside = lenient.WorkspacePath != nil && geminiide.Holds(*lenient.WorkspacePath, p.Dir)
 	return c
 }
 
-// Holds reports whether a workspacePath contains the directory by the CLI's rule:
-// a list of URI-encoded paths with symbolic links resolved. An empty list
-// contains nothing. An empty part of a list stands for the CLI's working
-// directory and so matches every directory.
-func Holds(workspacePath, dir string) bool {
-	if workspacePath == "" {
-		return false
-	}
-	dir = cliPath(dir)
-	for _, part := range strings.Split(workspacePath, string(os.PathListSeparator)) {
-		if part == "" || paths.Contains(cliPath(part), dir) {
-			return true
-		}
-	}
-	return false
-}
-
-// cliPath returns a path as the CLI reads it: decoded as a URI if possible,
-// absolute, with the symbolic links of its existing part resolved.
-func cliPath(path string) string {
-	if decoded, err := url.PathUnescape(strings.TrimPrefix(path, "file://")); err == nil {
-		path = decoded
-	}
-	abs, err := filepath.Abs(path)
-	if err != nil {
-		return path
-	}
-	return paths.Real(abs)
-}
-
-// DialHost returns the host at which a CLI launched in this way dials a
+// dialHost returns the host at which a CLI launched in this way dials a
 // companion's port: the loopback address or, in a container that is not known to
 // belong to an editor, the container's host.
-func DialHost(p Launch) string {
-	if !inContainer() {
+func dialHost(p launch) string {
+	if !geminiide.InContainer() {
 		return "127.0.0.1"
 	}
 	for _, key := range []string{"SSH_CONNECTION", "VSCODE_REMOTE_CONTAINERS_SESSION", "REMOTE_CONTAINERS"} {
-		if p.Getenv(key) != "" && p.AnyPID() {
+		if p.Getenv(key) != "" && p.anyPID() {
 			return "127.0.0.1"
 		}
 	}
