@@ -93,7 +93,7 @@ type Config struct {
 	Watched func()
 	// Listener receives the connections that Handler serves; nil if the system refused one.
 	Listener net.Listener
-	Handler  http.HandlerFunc
+	Handler  http.Handler
 }
 
 // A Server listens for agents, and leads them to it with a lock file. The server of an agent

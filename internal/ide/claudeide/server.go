@@ -96,7 +96,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.Server = blocking.NewServer(blocking.Config{
 		Companion: cfg.Companion, Agent: "Claude Code", Names: names, Dir: cfg.Dir, DefaultDir: Dir,
-		Lock: s.lock, Watched: s.watched, Listener: l, Handler: s.serveHTTP,
+		Lock: s.lock, Watched: s.watched, Listener: l, Handler: http.HandlerFunc(s.serveHTTP),
 	})
 	return s, nil
 }

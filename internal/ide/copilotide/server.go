@@ -41,16 +41,15 @@ const (
 // Lock order: the lock of blocking.Server, then the companion's lock.
 type Server struct {
 	*blocking.Server
-	scheme   string // of the address
-	address  string // "" if the system refused one
-	nonce    string
-	endpoint mcp.Endpoint
+	scheme  string // of the address
+	address string // "" if the system refused one
+	nonce   string
 }
 
 // New returns a server that listens on a socket in the user's private directory.
 func New(cfg Config) (*Server, error) {
 	s := &Server{nonce: rand.Text()}
-	s.endpoint.Open, s.endpoint.GoneTimeout = s.open, cmp.Or(cfg.GoneTimeout, defaultGoneTimeout)
+	endpoint := &mcp.Endpoint{Admit: s.admit, Open: s.open, GoneTimeout: cmp.Or(cfg.GoneTimeout, defaultGoneTimeout)}
 	l, kind, address, err := sock.ListenPrivate("copilot")
 	// Pollux starts even if, for example, the path is too long: the user may not have this
 	// agent.
@@ -61,28 +60,22 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.Server = blocking.NewServer(blocking.Config{
 		Companion: cfg.Companion, Agent: "Copilot CLI", Names: names, Dir: cfg.Dir, DefaultDir: Dir,
-		Lock: s.lock, Listener: l, Handler: s.serveHTTP,
+		Lock: s.lock, Listener: l, Handler: endpoint,
 	})
 	return s, nil
 }
 
-// serveHTTP serves a request, once it has refused web pages, which always send an Origin, and
-// clients without the nonce.
-func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
+// admit implements [mcp.Endpoint.Admit]. Web pages always send an Origin.
+func (s *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 	switch {
 	case len(r.Header.Values("Origin")) > 0:
 		mcp.TurnAway(w, r, http.StatusForbidden, "requests from web pages are not served")
-		return
 	case !gate.SameSecret(r.Header.Get("Authorization"), scheme+s.nonce):
 		mcp.TurnAway(w, r, http.StatusUnauthorized, "the nonce is missing or wrong: it is in the lock file")
-		return
+	default:
+		return true
 	}
-	gate.Authenticated(r.Context())
-	if r.URL.Path != "/mcp" {
-		mcp.Refuse(w, http.StatusNotFound, "the MCP endpoint is /mcp")
-		return
-	}
-	s.endpoint.ServeHTTP(w, r)
+	return false
 }
 
 // Publish writes the lock file.

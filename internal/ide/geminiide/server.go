@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -83,8 +84,9 @@ func New(cfg Config) (*Server, error) {
 		own.Experimental = func() map[string]any { return map[string]any{RootsCapability: map[string]any{"roots": cfg.Roots()}} }
 	}
 	s.mcp = mcp.New(own)
-	s.endpoint.Open, s.endpoint.GoneTimeout = s.open, cfg.GoneTimeout
-	s.endpoint.KeepAlive, s.endpoint.MaxBody = cfg.KeepAliveInterval, cfg.MaxBody
+	s.endpoint = mcp.Endpoint{
+		Admit: s.admit, Open: s.open, GoneTimeout: cfg.GoneTimeout, KeepAlive: cfg.KeepAliveInterval, MaxBody: cfg.MaxBody,
+	}
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", cfg.Port))
 	if err != nil && cfg.Port != 0 {
 		// CLIs that reconnect send the old token to any program on the old port.
@@ -107,7 +109,7 @@ func New(cfg Config) (*Server, error) {
 		s.hosts = append([]string{cfg.ExtraHost}, cfg.ExtraNames...)
 	}
 	s.http = gate.New(gate.Config{
-		Handler: http.HandlerFunc(s.admit), Log: cfg.Log, Listeners: listeners, Timeout: cfg.AuthTimeout,
+		Handler: &s.endpoint, Log: cfg.Log, Listeners: listeners, Timeout: cfg.AuthTimeout,
 	})
 	return s, nil
 }
@@ -134,4 +136,39 @@ func (s *Server) Serve() { s.http.Serve() }
 func (s *Server) Close(ctx context.Context) error {
 	s.mcp.Close(ctx)
 	return s.http.Close(ctx)
+}
+
+// admit implements [mcp.Endpoint.Admit]: it checks the Host, the Origin and the token, in this
+// order.
+func (s *Server) admit(w http.ResponseWriter, r *http.Request) bool {
+	if reason := gate.Refusal(r, s.port, s.hosts...); reason != "" {
+		mcp.TurnAway(w, r, http.StatusForbidden, reason)
+		return false
+	}
+	if s.agentOf(r) == "" {
+		w.Header().Set("WWW-Authenticate", Realm)
+		mcp.TurnAway(w, r, http.StatusUnauthorized,
+			"the bearer token is missing or wrong: it is in the discovery file (authToken)")
+		return false
+	}
+	if s.old && !gate.OwnUser(r.Context()) {
+		mcp.TurnAway(w, r, http.StatusForbidden, "the token is of a companion that crashed: other users may know it")
+		return false
+	}
+	return true
+}
+
+// agentOf returns the name of the program whose token the request has, or "" if
+// it has none.
+func (s *Server) agentOf(r *http.Request) (agent string) {
+	scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !ok || !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	for _, c := range clis {
+		if gate.SameSecret(token, c.token(s.cfg.Token)) {
+			agent = c.name
+		}
+	}
+	return agent
 }

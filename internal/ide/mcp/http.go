@@ -9,8 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,7 +21,11 @@ import (
 )
 
 const (
-	sessionHeader = "Mcp-Session-Id"
+	sessionHeader  = "Mcp-Session-Id"
+	protocolHeader = "Mcp-Protocol-Version"
+	// impliedVersion is the version of MCP of a request without the header. Clients of another
+	// version send it, too, such as MCP's conformance suite.
+	impliedVersion = "2025-03-26"
 
 	bodyTimeout = time.Minute
 	// defaultKeepAlive is less than the 300 s after which Gemini CLI's HTTP client cuts a silent
@@ -34,6 +40,9 @@ const (
 
 // An Endpoint serves the agents of a server over HTTP.
 type Endpoint struct {
+	// Admit reports whether a request comes from an agent of this user: it checks the Origin, the
+	// Host and the secret. Otherwise it answers the request with [TurnAway].
+	Admit func(w http.ResponseWriter, r *http.Request) bool
 	// Open makes a session for an agent that has sent initialize.
 	Open func(r *http.Request) (*Session, error)
 	// GoneTimeout is how long an agent may be without an event stream.
@@ -128,8 +137,20 @@ func (s *httpSession) expire() {
 	}
 }
 
-// ServeHTTP serves a request. The caller has authenticated it.
+// ServeHTTP serves a request.
 func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !e.Admit(w, r) {
+		return
+	}
+	gate.Authenticated(r.Context())
+	if r.URL.Path != "/mcp" {
+		TurnAway(w, r, http.StatusNotFound, "the MCP endpoint is /mcp")
+		return
+	}
+	if status, why := unfit(r); status != 0 {
+		Refuse(w, status, why)
+		return
+	}
 	id := r.Header.Get(sessionHeader)
 	s := e.session(id)
 	switch {
@@ -152,6 +173,43 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", "GET, POST, DELETE")
 		Refuse(w, http.StatusMethodNotAllowed, "use POST, GET or DELETE")
 	}
+}
+
+// unfit returns why the headers of a request are not those of MCP, and the status that says so; 0
+// if they are.
+func unfit(r *http.Request) (status int, why string) {
+	if v := cmp.Or(r.Header.Get(protocolHeader), impliedVersion); v != impliedVersion && !slices.Contains(ProtocolVersions, v) {
+		return http.StatusBadRequest, fmt.Sprintf("protocol version %.40q is not supported: use one of %s",
+			v, strings.Join(ProtocolVersions, ", "))
+	}
+	switch r.Method {
+	case http.MethodPost:
+		if mt, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || mt != "application/json" {
+			return http.StatusUnsupportedMediaType, "Content-Type must be application/json"
+		}
+		if !accepts(r, "application/json") || !accepts(r, "text/event-stream") {
+			return http.StatusNotAcceptable, "Accept must contain application/json and text/event-stream"
+		}
+	case http.MethodGet:
+		if !accepts(r, "text/event-stream") {
+			return http.StatusNotAcceptable, "Accept must contain text/event-stream"
+		}
+	}
+	return 0, ""
+}
+
+func accepts(r *http.Request, want string) bool {
+	family, _, _ := strings.Cut(want, "/")
+	for _, value := range r.Header.Values("Accept") {
+		for part := range strings.SplitSeq(value, ",") {
+			mt, _, _ := strings.Cut(part, ";")
+			switch strings.ToLower(strings.TrimSpace(mt)) {
+			case want, family + "/*", "*/*":
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // servePost serves a message.

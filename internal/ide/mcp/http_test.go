@@ -32,7 +32,7 @@ func runHTTP(t *testing.T, test func(t *testing.T, s *site)) {
 	t.Helper()
 	run(t, func(t *testing.T, f *fixture) {
 		s := &site{fixture: f, opened: make(chan bool, 10)}
-		s.endpoint.GoneTimeout = 5 * time.Second
+		s.endpoint.Admit, s.endpoint.GoneTimeout = admitAll, 5*time.Second
 		s.endpoint.Open = func(*http.Request) (*Session, error) {
 			session, err := f.open()
 			if err != nil {
@@ -62,14 +62,23 @@ type exchange struct {
 	cancel context.CancelFunc
 }
 
+// setHeaders sets the headers that every agent sends.
+func setHeaders(r *http.Request) {
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json, text/event-stream")
+}
+
+func admitAll(http.ResponseWriter, *http.Request) bool { return true }
+
 // do sends a request.
 func (s *site) do(method, session string, body io.Reader) *exchange {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.t.Context())
-	r, err := http.NewRequestWithContext(ctx, method, "http://localhost/", body)
+	r, err := http.NewRequestWithContext(ctx, method, "http://localhost/mcp", body)
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	setHeaders(r)
 	if session != "" {
 		r.Header.Set(sessionHeader, session)
 	}
@@ -319,17 +328,18 @@ func TestHTTPEnds(t *testing.T) {
 // write to it is blocked.
 func TestHTTPHalfClosed(t *testing.T) {
 	f := newFixture(t)
-	server := httptest.NewServer(&Endpoint{GoneTimeout: time.Millisecond, Open: func(*http.Request) (*Session, error) {
+	server := httptest.NewServer(&Endpoint{Admit: admitAll, GoneTimeout: time.Millisecond, Open: func(*http.Request) (*Session, error) {
 		s, err := f.open()
 		return s.Session, err
 	}})
 	defer server.Close()
 	var id string
 	for _, body := range []string{`"id":1,"method":"initialize","params":` + hello, `"method":"notifications/initialized"`} {
-		r, err := http.NewRequest(http.MethodPost, server.URL, strings.NewReader(`{"jsonrpc":"2.0",`+body+`}`))
+		r, err := http.NewRequest(http.MethodPost, server.URL+"/mcp", strings.NewReader(`{"jsonrpc":"2.0",`+body+`}`))
 		if err != nil {
 			t.Fatal(err)
 		}
+		setHeaders(r)
 		if id != "" {
 			r.Header.Set(sessionHeader, id)
 		}
@@ -347,7 +357,7 @@ func TestHTTPHalfClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: x\r\n%s: %s\r\n\r\n", sessionHeader, id)
+	fmt.Fprintf(conn, "GET /mcp HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n%s: %s\r\n\r\n", sessionHeader, id)
 	written := make(chan error, 1)
 	session.Notify("x", strings.Repeat("x", 64<<20), 64<<20, func(err error) { written <- err })
 	io.ReadFull(conn, make([]byte, 1<<20)) // the write has begun

@@ -37,8 +37,8 @@
 // one, and a message whose write fails goes there, too. Nothing else is resumed: events have
 // no IDs. A session ends when the agent deletes it, or has no stream for some time.
 //
-// The caller of [Endpoint.ServeHTTP] has checked Origin, Host and the secret of the request,
-// since each agent has its own rules.
+// [Endpoint.Admit] checks the Origin, the Host and the secret of a request, since each agent has
+// its own rules.
 //
 // # Limits
 //
