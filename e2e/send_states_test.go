@@ -17,6 +17,7 @@ import (
 	"pollux/internal/ide/codexide"
 	"pollux/internal/ide/copilotide"
 	"pollux/internal/ide/geminiide"
+	"pollux/internal/ide/opencode"
 	"pollux/internal/inputline"
 	"pollux/internal/inputline/inputlinetest"
 )
@@ -125,7 +126,7 @@ var askers = []asker{
 		second:     "a.txt lines 2-3 b.txt line 1",
 	},
 	{
-		command: "opencode", title: "opencode", release: opencodeVersion, dialect: "claudeide", find: claudeide.OpencodeInputLine,
+		command: "opencode", title: "opencode", release: opencodeVersion, dialect: "opencode", find: opencode.InputLine,
 		install: func(w *world) (argv, env []string) {
 			bin, env := w.installOpencode()
 			return []string{bin}, env

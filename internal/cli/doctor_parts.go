@@ -27,6 +27,7 @@ import (
 	copilotchecks "pollux/internal/ide/copilotide/checks"
 	"pollux/internal/ide/geminiide"
 	protocolchecks "pollux/internal/ide/geminiide/checks"
+	"pollux/internal/ide/opencode"
 	"pollux/internal/install"
 	"pollux/internal/usage"
 )
@@ -53,7 +54,7 @@ func doctorParts(v *config.Values) []doctor.Part {
 		// Companions make Qwen Code's directory, so only the PATH shows that it is installed.
 		{geminiide.QwenCommand, func() (string, error) { return "", fs.ErrNotExist }, []doctor.Check{protocolchecks.Qwen}},
 		{claudeide.ClaudeCommand, claudechecks.ClaudeHome, []doctor.Check{claudechecks.Claude}},
-		{claudeide.OpencodeCommand, claudechecks.OpencodeHome, []doctor.Check{claudechecks.Opencode}},
+		{opencode.Command, claudechecks.OpencodeHome, []doctor.Check{claudechecks.Opencode}},
 		{copilotide.Command, copilotide.Home, []doctor.Check{copilotchecks.Copilot}},
 		{codexide.Command, codexide.Home, []doctor.Check{codexchecks.Codex}},
 	} {

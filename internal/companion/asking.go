@@ -21,18 +21,17 @@ type asking struct {
 // connected or its process is known, and before a status: an answer such as "don't ask
 // again" changes it.
 func (c *Companion) checkAsking() {
-	kinds := c.host.Agents()
 	c.mu.Lock()
 	sessions := slices.Clone(c.sessions)
 	c.mu.Unlock()
 	for _, s := range sessions {
 		name, _ := s.Client()
 		p := s.Process()
-		i := slices.IndexFunc(kinds, func(k AgentKind) bool { return k.Name == name })
-		if i < 0 || kinds[i].Silent == nil || p.PID == 0 {
+		k := c.kindNamed(name)
+		if k.Silent == nil || p.PID == 0 {
 			continue
 		}
-		silent, err := within(diskTimeout, func() (string, error) { return kinds[i].Silent(p), nil })
+		silent, err := within(diskTimeout, func() (string, error) { return k.Silent(p), nil })
 		if err != nil {
 			continue
 		}

@@ -349,12 +349,12 @@ func (c *Companion) nameLocked(s Session) string {
 // prompt returns what to type into the terminal of the agent that acted last.
 func (c *Companion) prompt(p editor.PromptParams) editor.Prompt {
 	c.mu.Lock()
-	ask, roots := c.host.Prompt, c.roots
+	name, roots := "", c.roots
 	if n := len(c.sessions); n > 0 {
-		ask = c.sessions[n-1].Prompt
+		name, _ = c.sessions[n-1].Client()
 	}
 	c.mu.Unlock()
-	return ask(p, roots)
+	return c.kindNamed(name).Prompt(p, roots)
 }
 
 // tell shows the user a message in every attached client.

@@ -65,13 +65,12 @@ type noAgent struct {
 	since time.Time
 }
 
-func (noAgent) Client() (name, version string)                     { return "", "" }
-func (noAgent) Transport() string                                  { return "" }
-func (s noAgent) Since() time.Time                                 { return s.since }
-func (noAgent) Process() Process                                   { return Process{} }
-func (noAgent) ContextChanged()                                    {}
-func (noAgent) Resolve(Proposal, Outcome, func(error))             {}
-func (noAgent) Prompt(editor.PromptParams, []string) editor.Prompt { return editor.Prompt{} }
+func (noAgent) Client() (name, version string)         { return "", "" }
+func (noAgent) Transport() string                      { return "" }
+func (s noAgent) Since() time.Time                     { return s.since }
+func (noAgent) Process() Process                       { return Process{} }
+func (noAgent) ContextChanged()                        {}
+func (noAgent) Resolve(Proposal, Outcome, func(error)) {}
 
 var errAlreadyMade = errors.New("this change is in the file already: save it with diff/save, " +
 	"or take it off the list with diff/reject")

@@ -62,3 +62,28 @@ func LineText(p editor.PromptParams) string {
 	}
 	return ""
 }
+
+// AtText names the file and the lines that the user asks about, such as @a.go#L2-3, in the syntax of
+// Claude Code and opencode; "" without a file. The name is relative to the first of the roots, where
+// editors start agents.
+func AtText(p editor.PromptParams, roots []string) string {
+	var b strings.Builder
+	if p.Path != "" {
+		b.WriteString(atPath(NameIn(p.Path, roots)))
+		switch {
+		case p.Line > 0 && p.EndLine > p.Line:
+			fmt.Fprintf(&b, "#L%d-%d", p.Line, p.EndLine)
+		case p.Line > 0:
+			fmt.Fprintf(&b, "#L%d", p.Line)
+		}
+	}
+	return b.String()
+}
+
+// atPath returns the path in that syntax.
+func atPath(path string) string {
+	if strings.ContainsAny(path, " \t") {
+		return `@"` + path + `"`
+	}
+	return "@" + path
+}

@@ -33,7 +33,8 @@ var ErrNoMention = errors.New("the agent takes no mention")
 // An AgentKind is an agent that the user can start and name.
 type AgentKind struct {
 	editor.AgentKind
-	// Prompt is [Session.Prompt] for when no such agent is connected.
+	// Prompt returns what to type into the agent's terminal to ask about a file in one of the given
+	// roots.
 	Prompt func(p editor.PromptParams, roots []string) editor.Prompt
 	// Silent says that such an agent changes files without asking, and how to change
 	// that, given its process; "" if it asks, or if that is not known. It may be nil.
@@ -150,16 +151,15 @@ func (c *Companion) recipient(p editor.SendParams) (*recipient, error) {
 	c.mu.Lock()
 	all := make([]*recipient, 0, len(c.sessions))
 	for _, s := range slices.Backward(c.sessions) {
-		r := &recipient{session: s, prompt: s.Prompt}
+		r := &recipient{session: s}
 		r.name, _ = s.Client()
 		r.pid = s.Process().PID
 		all = append(all, r)
 	}
 	c.mu.Unlock()
 	for _, r := range all {
-		if i := slices.IndexFunc(kinds, func(k AgentKind) bool { return k.Name == r.name }); i >= 0 {
-			r.command, r.find = kinds[i].Command, kinds[i].InputLine
-		}
+		k := c.kindNamed(r.name)
+		r.command, r.find, r.prompt = k.Command, k.InputLine, k.Prompt
 	}
 	named := func(command, name string) bool {
 		return p.Agent == "" || strings.EqualFold(command, p.Agent) || strings.EqualFold(name, p.Agent)
@@ -194,6 +194,16 @@ func inTerminal(t editor.Terminal, all []*recipient) *recipient {
 		}
 	}
 	return nil
+}
+
+// kindNamed returns the kind of a connected agent, given its name.
+func (c *Companion) kindNamed(name string) AgentKind {
+	for _, k := range c.host.Agents() {
+		if k.Name == name {
+			return k
+		}
+	}
+	return AgentKind{Prompt: c.host.Prompt}
 }
 
 // kindOf returns the agent with a command, which may have an extension of Windows. For an

@@ -20,7 +20,7 @@ func kind(command, name string) AgentKind {
 	return AgentKind{
 		AgentKind: editor.AgentKind{Command: command, Name: name},
 		Prompt: func(p editor.PromptParams, _ []string) editor.Prompt {
-			return editor.Prompt{Text: "of " + command + ": " + filepath.Base(p.Path) + p.Question}
+			return editor.Prompt{Text: "of " + command + ": " + filepath.Base(p.Path) + p.Question, Submit: p.Question != ""}
 		},
 		InputLine: func(inputline.Screen) inputline.Line { return inputline.Line{Text: command + " in "} },
 	}
@@ -126,11 +126,11 @@ func TestSend(t *testing.T) {
 				PromptParams: editor.PromptParams{Question: "why"}, Terminals: []editor.Terminal{{PID: self}},
 			},
 			want:   editor.SendResult{Status: editor.SendTerminal, Agent: "Fake", PID: self},
-			prompt: "of the session"},
+			prompt: "of fake: a.txtwhy"},
 		{name: "the name decides without a process", agents: []string{"Fake", "Other"},
 			send:   editor.SendParams{Terminals: []editor.Terminal{{PID: self, Agent: "fake"}}},
 			want:   editor.SendResult{Status: editor.SendTerminal, Agent: "Fake", PID: self},
-			prompt: "of the session"},
+			prompt: "of fake: a.txt"},
 		{name: "an agent in the client's terminal that is not connected", agents: []string{"Fake+"},
 			send:   editor.SendParams{Terminals: []editor.Terminal{{PID: 1 << 30, Agent: "loner"}}},
 			want:   editor.SendResult{Status: editor.SendTerminal, Agent: "Loner", PID: 1 << 30},
@@ -147,14 +147,14 @@ func TestSend(t *testing.T) {
 			want:   editor.SendResult{Status: editor.SendTerminal, Agent: "Other", PID: 1 << 30},
 			prompt: "of other: a.txt"},
 		{name: "in a pane", agents: []string{"Fake="}, panes: fakePanes{byPID: map[int]string{self: "%1"}},
-			want: editor.SendResult{Status: editor.SentPane, Agent: "Fake", Pane: "%1"}, pasted: "fake in %1 of the session"},
+			want: editor.SendResult{Status: editor.SentPane, Agent: "Fake", Pane: "%1"}, pasted: "fake in %1 of fake: a.txt"},
 		{name: "in a pane, without a process", agents: []string{"Fake"},
 			panes: fakePanes{byCommand: map[string]string{"fake": "%2"}},
-			want:  editor.SendResult{Status: editor.SentPane, Agent: "Fake", Pane: "%2"}, pasted: "fake in %2 of the session"},
+			want:  editor.SendResult{Status: editor.SentPane, Agent: "Fake", Pane: "%2"}, pasted: "fake in %2 of fake: a.txt"},
 		{name: "a question for an agent with mentions", agents: []string{"Fake+="},
 			panes: fakePanes{byPID: map[int]string{self: "%1"}},
 			send:  editor.SendParams{PromptParams: editor.PromptParams{Question: "why"}},
-			want:  editor.SendResult{Status: editor.SentPane, Agent: "Fake", Pane: "%1"}, pasted: "fake in %1 of the session"},
+			want:  editor.SendResult{Status: editor.SentPane, Agent: "Fake", Pane: "%1"}, pasted: "fake in %1 of fake: a.txtwhy"},
 		{name: "not connected, in a pane", panes: fakePanes{byCommand: map[string]string{"loner": "%3"}},
 			want: editor.SendResult{Status: editor.SentPane, Agent: "Loner", Pane: "%3"}, pasted: "loner in %3 of loner: a.txt"},
 		{name: "named, in a pane", agents: []string{"Fake+"},
@@ -270,7 +270,7 @@ func TestSendAgain(t *testing.T) {
 			t.Fatalf("%+v: %v", step, err)
 		}
 	}
-	const pasted = "@of the session"
+	const pasted = "@of fake: a.txt"
 	if got, want := strings.Join(panes.left, "|"), "|@|@|"+pasted+"|"+pasted+"|"; got != want {
 		t.Errorf("the pane was given %q, want %q", got, want)
 	}

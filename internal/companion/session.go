@@ -11,8 +11,7 @@ import (
 // [Companion.Disconnect] tell the companion which sessions exist.
 //
 // The companion calls the methods from many goroutines. It holds its lock while it
-// calls any of them except Prompt, so they must neither wait, nor do I/O, nor call
-// the companion.
+// calls any of them, so they must neither wait, nor do I/O, nor call the companion.
 type Session interface {
 	TextRules
 
@@ -44,9 +43,6 @@ type Session interface {
 	// Resolve is not called for a proposal that ends in another way: Propose returned an
 	// error, [Companion.Withdraw] found it, or [Companion.Disconnect] came first.
 	Resolve(p Proposal, o Outcome, done func(error))
-	// Prompt returns what to type into the agent's terminal to ask about a file
-	// in one of the given roots.
-	Prompt(p editor.PromptParams, roots []string) editor.Prompt
 }
 
 // A Process describes an agent's process. Fields that are not known yet are empty.
@@ -155,7 +151,7 @@ type Host interface {
 	Link() (string, error)
 	// Agents returns the agents that the user can start and name.
 	Agents() []AgentKind
-	// Prompt is [Session.Prompt] for when no agent is connected.
+	// Prompt is that of [AgentKind], for an agent that is in none of them.
 	Prompt(p editor.PromptParams, roots []string) editor.Prompt
 	// Notes returns what keeps agents from connecting, for the companion's status.
 	Notes() []string

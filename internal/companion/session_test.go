@@ -138,9 +138,6 @@ func (*fakeSession) Answer(text, _, _ string) string  { return text }
 func (*fakeSession) Written(answer, _ string) string  { return answer }
 func (*fakeSession) Holds(onDisk, answer string) bool { return onDisk == answer }
 func (*fakeSession) Unwritten() string                { return "" }
-func (*fakeSession) Prompt(p editor.PromptParams, _ []string) editor.Prompt {
-	return editor.Prompt{Text: "of the session", Submit: p.Question != ""}
-}
 
 func (s *fakeSession) Process() Process {
 	if p := s.moved.Load(); p != nil {
@@ -322,7 +319,7 @@ func TestAgentWithoutRules(t *testing.T) {
 	}
 	s := c.connect(t, newFakeSession())
 	defer c.Disconnect(s)
-	if got := ask(); got != "of the session" {
+	if got := ask(); got != "of fake: ." {
 		t.Errorf("with an agent the prompt is that %s", got)
 	}
 

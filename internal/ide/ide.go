@@ -27,6 +27,7 @@ import (
 	"pollux/internal/ide/copilotide"
 	"pollux/internal/ide/geminiide"
 	"pollux/internal/ide/mcp"
+	"pollux/internal/ide/opencode"
 	"pollux/internal/inputline"
 )
 
@@ -45,7 +46,7 @@ type Protocol struct {
 	EnvNames []string
 	// Launches are the agents of this kind that Pollux can start.
 	Launches []Launch
-	// Prompt is [companion.Session.Prompt] for when no agent is connected.
+	// Prompt is that of [companion.AgentKind].
 	Prompt func(p editor.PromptParams, roots []string) editor.Prompt
 	// InputLine finds the input line of the agents; nil if each of Launches has its own.
 	InputLine inputline.Finder
@@ -153,10 +154,10 @@ var protocols = []Protocol{
 				Prompt: claudeide.ClaudePrompt, InputLine: claudeide.ClaudeInputLine,
 			},
 			{
-				Name: claudeide.OpencodeCommand, Title: "opencode", Package: "opencode-ai",
-				Unset: claudeide.LaunchUnset, Hint: claudeide.OpencodeHint, Asking: claudeide.OpencodeAsking, Hides: true,
+				Name: opencode.Command, Title: "opencode", Package: "opencode-ai",
+				Unset: claudeide.LaunchUnset, Hint: opencode.Hint, Asking: opencode.Asking, Hides: true,
 				NoReview: true,
-				Prompt:   claudeide.OpencodePrompt, InputLine: claudeide.OpencodeInputLine,
+				Prompt:   opencode.Prompt, InputLine: opencode.InputLine,
 			},
 		},
 		Listen: func(c *companion.Companion, cfg Config) (Server, error) {

@@ -29,8 +29,7 @@ type Launch struct {
 	// Hint returns what to tell the user before the agent starts, given the
 	// arguments; nothing if empty.
 	Hint func(args []string) string
-	// Prompt is [companion.Session.Prompt] for when no such agent is connected; the
-	// protocol's if nil.
+	// Prompt is that of [companion.AgentKind]; the protocol's if nil.
 	Prompt func(p editor.PromptParams, roots []string) editor.Prompt
 	// NoReview is set if the agent asks about changes only in its own terminal.
 	NoReview bool

@@ -111,11 +111,8 @@ func TestPrompt(t *testing.T) {
 		"@/other/a.go ": {Path: "/other/a.go"},
 		"why?":          {Question: "why?"},
 	} {
-		if got := ClaudePrompt(p, []string{"/project"}); got.Text != want || got.Ready != claudeReady {
+		if got := ClaudePrompt(p, []string{"/project"}); got.Text != want || got.Ready != ready {
 			t.Errorf("%+v: %q, want %q", p, got.Text, want)
-		}
-		if got := OpencodePrompt(p, []string{"/project"}); got.Text != want || got.Ready != opencodeReady {
-			t.Errorf("opencode, %+v: %q, want %q", p, got.Text, want)
 		}
 	}
 }

@@ -8,5 +8,4 @@ import (
 
 func TestInputLine(t *testing.T) {
 	inputlinetest.Check(t, "claude", ClaudeInputLine)
-	inputlinetest.Check(t, "opencode", OpencodeInputLine)
 }

@@ -1,10 +1,7 @@
 package claudeide
 
-// The names of the commands.
-const (
-	ClaudeCommand   = "claude"
-	OpencodeCommand = "opencode"
-)
+// ClaudeCommand is the name of Claude Code's command.
+const ClaudeCommand = "claude"
 
 // LaunchUnset are variables of another companion, or of another IDE, that must not
 // reach an agent that Pollux starts. opencode cannot connect if it has one of them,
@@ -20,9 +17,4 @@ func ClaudeEnv(companion map[string]string) []string {
 		env = append(env, EnvPort+"="+port)
 	}
 	return env
-}
-
-// OpencodeHint tells the user of opencode what it does not do.
-func OpencodeHint([]string) string {
-	return "opencode receives the open file and the selection; it asks about changes only in its own terminal"
 }

@@ -183,7 +183,7 @@ func (s *Server) endSessions() {
 
 // lock returns the lock file, or nil if there must be none: see [blocking.Config].
 func (s *Server) lock(folders []string) any {
-	if !s.Backend.Shows() || !blocking.Wanted(s.Dir, exec.LookPath, ClaudeCommand, OpencodeCommand) {
+	if !s.Backend.Shows() || !blocking.Wanted(s.Dir, exec.LookPath, ClaudeCommand, opencode) {
 		s.setNote("")
 		return nil
 	}

@@ -29,6 +29,7 @@ type Session struct {
 // The names of the agents, as people know them, by the name that they send.
 var names = map[string]string{"claude-code": "Claude Code", opencode: "opencode"}
 
+// opencode is also the name of its command.
 const opencode = "opencode"
 
 // refreshDelays are the times after which the context is sent again. An agent that

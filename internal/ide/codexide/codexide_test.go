@@ -515,7 +515,7 @@ func TestPrompt(t *testing.T) {
 		{editor.PromptParams{Path: "/project/a.txt", Line: 2, EndLine: 2}, "a.txt line 2 "},
 		{editor.PromptParams{Question: "why?"}, "why?"},
 	} {
-		if got := (&Session{}).Prompt(tt.p, roots); got.Text != tt.want || got.Ready == "" {
+		if got := Prompt(tt.p, roots); got.Text != tt.want || got.Ready == "" {
 			t.Errorf("%+v becomes %q, want %q", tt.p, got.Text, tt.want)
 		}
 	}

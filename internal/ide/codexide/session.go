@@ -108,12 +108,7 @@ func (s *Session) ContextChanged() {}
 // ready is a text that Codex CLI shows when it reads its keyboard.
 const ready = "? for shortcuts"
 
-// Prompt implements [companion.Session].
-func (s *Session) Prompt(p editor.PromptParams, roots []string) editor.Prompt {
-	return Prompt(p, roots)
-}
-
-// Prompt is [Session.Prompt] for when the agent is not connected.
+// Prompt returns what to type into the agent's terminal to ask about a file.
 func Prompt(p editor.PromptParams, roots []string) editor.Prompt {
 	text := ""
 	if p.Path != "" {

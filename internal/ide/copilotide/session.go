@@ -53,13 +53,8 @@ func (s *Session) Transport() string { return "http" }
 // ready is a text that the agent shows when it reads its keyboard.
 const ready = "/ commands"
 
-// Prompt implements [companion.Session].
-func (s *Session) Prompt(p editor.PromptParams, roots []string) editor.Prompt {
-	return Prompt(p, roots)
-}
-
-// Prompt is [Session.Prompt] for when the agent is not connected. The agent's @ syntax
-// has no lines.
+// Prompt returns what to type into the agent's terminal to ask about a file. Its @ syntax has no
+// lines.
 func Prompt(p editor.PromptParams, roots []string) editor.Prompt {
 	text := ""
 	if p.Path != "" {

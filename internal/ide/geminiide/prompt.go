@@ -11,11 +11,6 @@ import (
 // ready is the text that the CLI shows in its empty input line.
 const ready = "Type your message"
 
-// Prompt implements [companion.Session].
-func (s *Session) Prompt(p editor.PromptParams, roots []string) editor.Prompt {
-	return Prompt(p, roots)
-}
-
 // Prompt returns what to type into the CLI's terminal to ask about a file. It
 // names the file with the CLI's @ syntax, relative to the first of the roots,
 // where editors start the CLI.

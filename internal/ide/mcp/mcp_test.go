@@ -30,7 +30,6 @@ func (*testSession) Transport() string                                          
 func (*testSession) Process() (p companion.Process)                             { return p }
 func (*testSession) ContextChanged()                                            {}
 func (*testSession) Resolve(companion.Proposal, companion.Outcome, func(error)) {}
-func (*testSession) Prompt(editor.PromptParams, []string) (p editor.Prompt)     { return p }
 func (*testSession) echo(_ context.Context, c *Call) ([]string, error) {
 	return []string{string(c.Args)}, nil
 }

@@ -10,6 +10,8 @@ import (
 	"pollux/internal/sys/shell"
 )
 
+const opencodeCommand = "opencode"
+
 // Opencode checks why opencode does not connect to a companion.
 func Opencode(ctx context.Context, c *doctor.Checker) {
 	s := newSearch(c)
@@ -27,10 +29,10 @@ func Opencode(ctx context.Context, c *doctor.Checker) {
 	}
 	checkStale(c, s.locks())
 	found, ok := s.opencode()
-	switch l := newLock("opencode", claudeide.OpencodeCommand, "127.0.0.1", s, found); {
+	switch l := newLock("opencode", opencodeCommand, "127.0.0.1", s, found); {
 	case !ok && c.NoView():
 	case !ok, found.Pollux.Stale(found.PID) && c.RunningHere() == nil:
-		c.None(claudeide.OpencodeCommand)
+		c.None(opencodeCommand)
 	case l.AuthToken == "":
 		c.Fail("token", "end the program that wrote it", "%s has no token", l.Found.Path)
 	default:

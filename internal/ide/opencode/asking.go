@@ -1,4 +1,4 @@
-package claudeide
+package opencode
 
 import (
 	"bytes"
@@ -24,9 +24,9 @@ const (
 	envContent    = "OPENCODE_CONFIG_CONTENT"
 )
 
-// OpencodeAsking returns whether opencode asks before it changes a file. Unless its
+// Asking returns whether opencode asks before it changes a file. Unless its
 // settings say so, it does not.
-func OpencodeAsking(s asking.Start) asking.Mode {
+func Asking(s asking.Start) asking.Mode {
 	if s.Command("run", "serve", "web", "acp") {
 		return asking.Mode{} // it has no terminal to ask in
 	}
