@@ -172,12 +172,12 @@ func (c *Conn) Close() error {
 		return ErrClosed
 	}
 	c.closed = true
+	close(c.ended) // before the calls fail
 	for _, call := range c.pending {
 		close(call.answer)
 	}
 	clear(c.pending)
 	c.mu.Unlock()
-	close(c.ended)
 	c.cancel()
 	return c.stream.Close()
 }

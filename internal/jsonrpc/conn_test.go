@@ -24,3 +24,24 @@ func TestAnswerBeforeTheEnd(t *testing.T) {
 		c.Close()
 	}
 }
+
+// A call failed before the connection counted as ended, so that its caller used the connection
+// again.
+func TestEndBeforeTheCallFails(t *testing.T) {
+	for range 2000 {
+		ours, theirs := net.Pipe()
+		go bufio.NewReader(theirs).ReadString('\n')
+		c := NewConn(t.Context(), Lines(ours, ours, 1<<10), nil)
+		call, err := c.Start("stop", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go c.Close()
+		call.Wait(t.Context(), nil)
+		select {
+		case <-c.DisconnectNotify():
+		default:
+			t.Fatal("the call has failed, but the connection has not ended")
+		}
+	}
+}
