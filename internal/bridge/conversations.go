@@ -66,7 +66,7 @@ func (t *transcript) read(data []byte) error {
 // another bridge can continue one whose ID it was given. The runner of a pool is one, and a
 // [History] is another.
 type keeper interface {
-	// Keep stores a conversation of n exchanges. It does not wait.
+	// Keep stores a conversation of n exchanges. When it returns, Kept finds it.
 	Keep(session string, n int, data []byte)
 	// Kept returns a conversation if it has more than n exchanges, and nil otherwise.
 	// It fails if it cannot find out.

@@ -388,10 +388,13 @@ func (c *Client) Forget(id string) {
 	}
 }
 
-// Keep stores a conversation of n exchanges, so that another bridge can continue it.
+// Keep stores a conversation of n exchanges, so that another bridge can continue it. It waits for
+// the pool, because another bridge asks over its own connection.
 func (c *Client) Keep(id string, n int, data []byte) {
 	if conn := c.current(); conn != nil {
-		conn.rpc.Notify(c.ctx, methodKeep, record{id, n, data})
+		ctx, cancel := context.WithTimeout(c.ctx, stateTimeout)
+		defer cancel()
+		conn.rpc.Call(ctx, methodKeep, record{id, n, data}, nil)
 	}
 }
 

@@ -48,6 +48,7 @@ type mortal struct {
 	close     func()
 	ended     chan struct{} // closed when Serve has returned
 	replaced  atomic.Bool   // whether bridges find another pool
+	closing   func()        // called when the listener is about to be closed; may be nil
 
 	mu    sync.Mutex
 	conns []net.Conn
@@ -83,6 +84,9 @@ func (m *mortal) Accept() (net.Conn, error) {
 
 // Close implements [net.Listener].
 func (m *mortal) Close() error {
+	if m.closing != nil {
+		m.closing()
+	}
 	m.close()
 	return nil
 }
@@ -193,6 +197,16 @@ func TestStoppingPoolDeliversItsAnswer(t *testing.T) {
 	})
 	wantAnswer(t, clientOf(t, first), "x", big)
 	<-first.ended
+}
+
+// A pool that stopped refused requests while bridges still found it, and not the next one.
+func TestStoppingPoolAnswersWhileItIsFound(t *testing.T) {
+	first := newMortal(t, answers("of the first"))
+	c := clientOf(t, first, newMortal(t, answers("of the second")))
+	wantAnswer(t, c, "x", "of the first")
+	first.closing = func() { wantAnswer(t, c, "x", "of the first") }
+	first.server.stop(false)
+	wantAnswer(t, c, "x", "of the second")
 }
 
 // A pool that ended at once cancelled its requests, and some bridges got the answer that

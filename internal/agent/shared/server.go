@@ -165,7 +165,6 @@ func (s *Server) watch(ctx context.Context, l net.Listener) {
 		s.mu.Lock()
 		idle := s.requests == 0 && time.Since(s.used) >= s.IdleTimeout
 		stopping := s.stopping
-		s.stopping = stopping || idle || replaced
 		s.mu.Unlock()
 		switch {
 		case stopping: // leave ends it
@@ -181,13 +180,13 @@ func (s *Server) watch(ctx context.Context, l net.Listener) {
 }
 
 // stop lets bridges start another pool, and ends this one after its last request or, with
-// now, immediately.
+// now, immediately. It refuses requests only once a bridge that it refuses no longer finds it.
 func (s *Server) stop(now bool) {
+	s.unlisten()
 	s.mu.Lock()
 	s.stopping = true
 	idle := s.requests == 0
 	s.mu.Unlock()
-	s.unlisten()
 	if now || idle {
 		s.end()
 	}
@@ -377,6 +376,7 @@ func (c *serverConn) dispatch(ctx context.Context, req *jsonrpc.Request) {
 	case methodKeep:
 		p, _ := params[record](req)
 		c.keep(p)
+		answer(func() any { return struct{}{} })
 	case methodKept:
 		p, _ := params[record](req)
 		answer(func() any { return s.keptBeyond(p) })

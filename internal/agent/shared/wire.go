@@ -29,7 +29,7 @@ const commandProtocol = 1
 // JSON escapes.
 const maxLine = 128 << 20
 
-// The methods. A bridge calls run, kept and check, and notifies cancel, forget, keep and
+// The methods. A bridge calls run, keep, kept and check, and notifies cancel, forget and
 // ahead. A command calls status and stop. A pool notifies event, and calls file in change
 // mode.
 //
