@@ -47,7 +47,8 @@ func TestWallHoldsWithoutThePolicy(t *testing.T) {
 	}
 	warm := *permissive.Warm
 	warm.Command, permissive.Warm = weaken(warm.Command), &warm
-	permissive.OneShot.Command = weaken(permissive.OneShot.Command)
+	once := *permissive.OneShot
+	once.Command, permissive.OneShot = weaken(once.Command), &once
 	// Its tools may run: otherwise the first one ends the request.
 	permissive.ReadTools = slices.Concat(permissive.ReadTools, permissive.WriteTools, []string{
 		"exit_plan_mode", "write_file", "replace", "run_shell_command", "save_memory", "web_fetch", "invoke_agent", "write_todos", "activate_skill",

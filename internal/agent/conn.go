@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"time"
 )
 
 // A Conn is a connection to a process that serves many conversations. Its methods may be
@@ -39,8 +40,12 @@ type Client interface {
 type Update struct {
 	Session string
 	Kind    UpdateKind
-	// Text is the text of a message, or the error message of a tool.
+	// Text is the text of a message, or the error message of a tool. At is when it was written;
+	// zero is the time of the update.
 	Text string
+	At   time.Time
+	// Model is the requested model, if Kind is [Begun] and the agent says it.
+	Model string
 	// ToolCall is the ID of a tool call. Title is its description, ToolKind what the tool
 	// does, such as "read", and File the path of a file that it concerns, if the agent says so.
 	ToolCall, Title, ToolKind, File string
@@ -62,6 +67,8 @@ const (
 	ToolCall       UpdateKind = "tool_call"
 	ToolCallUpdate UpdateKind = "tool_call_update"
 	RetryAnnounced UpdateKind = "retry"
+	// Begun says that a [Driver.OneShot] process has the prompt.
+	Begun UpdateKind = "begun"
 )
 
 // States of tool calls, and reasons why the agent has ended its work on a prompt.
@@ -78,10 +85,11 @@ const (
 // has not said it.
 type Session struct{ ID, Model string }
 
-// Content is a part of a prompt: a text, an image or, if [Warm.TakesSchema], the [Request.Schema].
-// Type is "text", "image" or "schema".
+// Content is a part of a prompt: a text, an image or, if [Process.TakesSchema], the [Request.Schema].
+// Type is "text", "image" or "schema". Path is the path of an image, relative to the workspace.
 type Content struct {
 	Type     string `json:"type"`
+	Path     string `json:"-"`
 	Text     string `json:"text,omitempty"`
 	Data     []byte `json:"data,omitempty"` // base64 on the wire
 	MIMEType string `json:"mimeType,omitempty"`
@@ -90,7 +98,9 @@ type Content struct {
 // A PromptResult is an agent's answer to a prompt, after its last update.
 type PromptResult struct {
 	StopReason string
-	// Raw is the agent's whole message, which [Warm.Usage] reads.
+	// Message is an error that the agent has reported, although it has answered.
+	Message string
+	// Raw is the agent's whole message, which [Process.Usage] reads.
 	Raw json.RawMessage
 }
 

@@ -33,11 +33,16 @@ type Driver struct {
 	// CheckTempDir returns an error for a temporary directory that the agent
 	// cannot use. It may be nil.
 	CheckTempDir func(dir string) error
-	// OneShot describes a process that answers one request. Its Command may be nil: then a
-	// process as Warm describes it is started for the request and ended after it.
-	OneShot OneShot
+	// OneShot describes a process that answers one request and exits. Its output goes to files.
+	// It may be nil: then a process as Warm describes it is started for the request and ended
+	// after it.
+	OneShot *Process
+	// Escapes reports whether the prompt of a OneShot process escapes anything in a text.
+	// Unescape removes the escapes from the model's quotes. Both may be nil.
+	Escapes  func(text string) bool
+	Unescape func(text string) string
 	// Warm describes a process that serves many requests.
-	Warm *Warm
+	Warm *Process
 }
 
 // Restriction says what keeps the agent from changing files: it continues a sentence about the
@@ -51,7 +56,7 @@ func (d *Driver) Restriction() string {
 
 // Escaped reports whether this text is escaped in the prompt of a one-shot process.
 func (d *Driver) Escaped(text string) bool {
-	return d.OneShot.Escapes != nil && d.OneShot.Escapes(text)
+	return d.Escapes != nil && d.Escapes(text)
 }
 
 // A Launch describes a process to start.
@@ -59,8 +64,7 @@ type Launch struct {
 	// Dir is the workspace. TempDir is the directory for the files of this process, as
 	// [TempDir.Make] makes it. It is removed after the process has ended.
 	Dir, TempDir string
-	// Model is the requested model. It is empty for a process that serves many
-	// requests.
+	// Model is the requested model. It is empty unless the process is a [Driver.OneShot].
 	Model string
 	// Change allows the use of the WriteTools. The client serves the files.
 	Change bool
@@ -104,44 +108,6 @@ func (c Command) Cmd(p Program, dir string) (*exec.Cmd, error) {
 	return cmd, proc.SetDir(cmd, dir)
 }
 
-// OneShot describes how an agent answers one request and exits.
-type OneShot struct {
-	// Command writes the policy and other files, and returns how to start the
-	// process. The prompt goes to its standard input.
-	Command func(Launch) (Command, error)
-	// Prompt returns the text for standard input, with the images attached. It
-	// is escaped, so that it neither reads files nor runs commands.
-	Prompt func(text string, images []string) string
-	// Escapes reports whether Prompt escapes anything in a text. Unescape removes the escapes
-	// from the model's quotes.
-	Escapes  func(text string) bool
-	Unescape func(text string) string
-	// Parser returns a parser for the process's standard output.
-	Parser func(*Transcript) Parser
-	// Monitor returns a monitor for the process's standard error.
-	Monitor func(Env) Monitor
-	// Failure classifies the failure of a process that ended on its own.
-	Failure func(env Env, exit int, message, stderr string) *Error
-}
-
-// A Parser reads the output of a process and fills a [Transcript]. Output
-// arrives in pieces of any size. Write never returns an error.
-type Parser interface {
-	io.Writer
-	// Finish is called once, after the last output.
-	Finish()
-	// Outcome returns how the run ended, according to the agent.
-	Outcome() Outcome
-}
-
-// An Outcome describes how a run ended, according to the agent.
-type Outcome struct {
-	// Ended reports whether a result has arrived, OK whether it is a success.
-	Ended, OK bool
-	// Message is the last error message.
-	Message string
-}
-
 // A Monitor reads the standard error of one process. It keeps a limited amount.
 type Monitor interface {
 	// Read takes the next piece and returns the signs that it finds.
@@ -158,8 +124,8 @@ type Signs struct {
 	SearchLoop bool
 }
 
-// Warm describes how a process of an agent serves many requests.
-type Warm struct {
+// A Process describes a process of an agent: how to start it, and how to talk to it.
+type Process struct {
 	// Command writes the policy and other files, and returns how to start the
 	// process. An [*Error] refuses the workspace.
 	Command func(Launch) (Command, error)
@@ -171,7 +137,8 @@ type Warm struct {
 	Single bool
 	// TakesSchema says that a prompt may have a [Content] of type "schema".
 	TakesSchema bool
-	// Prompt changes a prompt so that the agent does not run it as a command. It may be nil.
+	// Prompt changes a prompt so that the agent neither runs it as a command nor reads the files
+	// that it names. It may be nil.
 	Prompt func(text string) string
 	// Inputs lists the files that the agent reads when it starts in dir. If one
 	// of them changes, the next request starts a new process.
@@ -192,7 +159,10 @@ type Warm struct {
 	// Monitor returns a monitor for the process's standard error. It is nil if the agent
 	// announces nothing there.
 	Monitor func(Env) Monitor
-	// Failure classifies an error response. unlinked names the credentials that
-	// the process cannot read.
+	// Ended classifies the failure of a [Driver.OneShot] process that has ended, with its last
+	// error message and what it wrote to standard error.
+	Ended func(env Env, exit int, message, stderr string) *Error
+	// Failure classifies an error response of any other process. unlinked names the credentials
+	// that the process cannot read.
 	Failure func(env Env, code int, message string, unlinked []string) *Error
 }

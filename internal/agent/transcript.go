@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -43,10 +44,38 @@ func NewTranscript(a *Agent, env Env, change bool, emit func(Event)) *Transcript
 	return &Transcript{agent: a, env: env, change: change, emit: emit, open: make(map[string]openTool)}
 }
 
+// Emit emits an event that no update reports.
 func (t *Transcript) Emit(ev Event) { t.emit(ev) }
 
-// Text adds a piece of text from the model, written at the given time.
-func (t *Transcript) Text(text string, at time.Time) {
+// Update adds an update of a connection. now is when it has arrived.
+func (t *Transcript) Update(how *Process, u Update, now time.Time) {
+	switch u.Kind {
+	case Begun:
+		t.model = u.Model
+		t.emit(Started{})
+	case MessageChunk:
+		if u.Text != "" && (how.Notice == nil || !how.Notice(u.Text)) {
+			t.text(u.Text, cmp.Or(u.At, now))
+		}
+	case RetryAnnounced:
+		retry := *u.Retry
+		retry.Message = t.agent.Tidy(t.env, retry.Message)
+		t.emit(retry)
+	case ToolCall, ToolCallUpdate:
+		if _, running := t.open[u.ToolCall]; !running { // a rejected one may have no start
+			t.toolStarted(how, u)
+		}
+		switch u.Status {
+		case ToolCompleted:
+			t.toolEnded(u.ToolCall, true, "")
+		case ToolFailed:
+			t.toolEnded(u.ToolCall, false, u.Text)
+		}
+	}
+}
+
+// text adds a piece of text from the model, written at the given time.
+func (t *Transcript) text(text string, at time.Time) {
 	if t.answer.Len() > 0 && at.Sub(t.lastText) >= restartDelay {
 		t.restarts = append(t.restarts, t.answer.Len())
 	}
@@ -63,25 +92,16 @@ func (t *Transcript) Text(text string, at time.Time) {
 	}
 }
 
-// Truncate records that a part of the text is missing.
-func (t *Transcript) Truncate() { t.truncated = true }
-
-// ToolStarted records the start of a tool use.
-func (t *Transcript) ToolStarted(id, name, summary string) {
+func (t *Transcript) toolStarted(how *Process, u Update) {
+	name, summary := how.Tool(u)
 	t.endTurn()
 	t.tools++
-	t.open[id] = openTool{name, time.Now()}
+	t.open[u.ToolCall] = openTool{name, time.Now()}
 	t.emit(ToolUse{Name: name, Summary: summary})
 }
 
-// ToolRunning reports whether a tool use has started and not ended.
-func (t *Transcript) ToolRunning(id string) bool {
-	_, ok := t.open[id]
-	return ok
-}
-
-// ToolEnded records the end of a tool use. message is its error message.
-func (t *Transcript) ToolEnded(id string, ok bool, message string) {
+// toolEnded records the end of a tool use. message is its error message.
+func (t *Transcript) toolEnded(id string, ok bool, message string) {
 	t.endTurn()
 	name := t.open[id].name
 	delete(t.open, id)
@@ -98,10 +118,6 @@ func (t *Transcript) allowed(name string) bool {
 	return t.agent.Custom || slices.Contains(t.agent.ReadTools, name) || slices.Contains(t.agent.ReadAliases, name) ||
 		t.change && slices.Contains(t.agent.WriteTools, name)
 }
-
-// Strayed describes the tool that ran although the policy denies it. It returns
-// "" if no such tool ran.
-func (t *Transcript) Strayed() string { return t.strayed }
 
 // Stray records the use of a tool that the policy denies. Only the first use
 // counts.

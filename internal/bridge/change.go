@@ -140,5 +140,5 @@ func (c *call) edits(task *change.Task, r agent.Result, prompt string) (change.S
 	if !row.Escaped(prompt) {
 		return task.Parse(r.Answer, nil)
 	}
-	return task.Parse(r.Answer, row.OneShot.Unescape)
+	return task.Parse(r.Answer, row.Unescape)
 }

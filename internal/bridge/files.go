@@ -89,7 +89,7 @@ func (a *attachments) add(root *os.Root, dir, name string, row *agent.Agent) err
 // ambiguous reports whether escaping makes a text ambiguous, because parts of it
 // already look escaped.
 func ambiguous(row *agent.Agent, text string) bool {
-	return row.Escaped(text) && row.OneShot.Unescape(text) != text
+	return row.Escaped(text) && row.Unescape(text) != text
 }
 
 // within returns the real path of a file relative to dir, which must be a real

@@ -110,7 +110,7 @@ type Conn struct {
 	rpc    *jsonrpc.Conn
 }
 
-// Connect is [NewConn], for [agent.Warm].
+// Connect is [NewConn], for [agent.Process].
 func Connect(r io.ReadCloser, w io.WriteCloser, files bool, client agent.Client) agent.Conn {
 	return NewConn(r, w, files, client)
 }

@@ -29,7 +29,7 @@ var row = &agent.Agent{
 	Driver: agent.Driver{
 		MaxPrompt: maxPrompt, ReadTools: readTools, WriteTools: writeTools,
 		// See message for prompts that look like commands.
-		Warm: &agent.Warm{Command: warmCommand, Connect: connect, Single: true, Inputs: inputs, Tool: tool, Usage: usage, Failure: failure},
+		Warm: &agent.Process{Command: warmCommand, Connect: connect, Single: true, Inputs: inputs, Tool: tool, Usage: usage, Failure: failure},
 	},
 	Explainer: agent.Explainer{
 		VarPrefix: "CLAUDE_", Account: account, Remedies: release.AllRemedies(),

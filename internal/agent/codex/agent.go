@@ -35,7 +35,7 @@ var row = &agent.Agent{
 		WriteTools: []string{patchTool}, SearchTool: searchTool,
 		// The app server runs no command that a prompt begins with, and reports everything on its
 		// connection.
-		Warm: &agent.Warm{Command: serverCommand, Connect: connect, Inputs: inputs, TakesSchema: true, Tool: tool, Usage: usage, Failure: failure},
+		Warm: &agent.Process{Command: serverCommand, Connect: connect, Inputs: inputs, TakesSchema: true, Tool: tool, Usage: usage, Failure: failure},
 	},
 	Explainer: agent.Explainer{
 		VarPrefix: "CODEX_", Account: account, Remedies: release.AllRemedies(),

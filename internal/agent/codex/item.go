@@ -52,7 +52,7 @@ func (i item) update(ended bool) (agent.Update, bool) {
 // separator stands between a tool's name and the ID of its use.
 const separator = "__"
 
-// tool implements [agent.Warm.Tool].
+// tool implements [agent.Process.Tool].
 func tool(u agent.Update) (name, summary string) {
 	name, _, _ = strings.Cut(u.ToolCall, separator)
 	return name, agent.Shorten(strings.Join(strings.Fields(u.Title), " "), 60)

@@ -41,7 +41,7 @@ var row = acp.Row(agent.Agent{
 	Finder:       release.Finder(variables.Of),
 	Driver: agent.Driver{
 		ReadTools: readTools, WriteTools: []string{"edit", "delete", "move", "execute"},
-		Warm: &agent.Warm{Command: start, Connect: connect, Inputs: inputs, Tool: tool, Failure: failure, Notice: isNotice},
+		Warm: &agent.Process{Command: start, Connect: connect, Inputs: inputs, Tool: tool, Failure: failure, Notice: isNotice},
 	},
 	Explainer: agent.Explainer{
 		VarPrefix: "COPILOT_", Account: account, Remedies: release.AllRemedies(), KindOf: kindOf,

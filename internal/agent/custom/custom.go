@@ -51,7 +51,7 @@ func Agent(own agent.Definition) *agent.Agent {
 		Clients:      []string{own.Name},
 		ExampleModel: "provider/model",
 		Finder:       c.release.Finder(c.variables.Of),
-		Driver:       agent.Driver{Custom: true, Warm: &agent.Warm{Command: c.start, Inputs: inputs, Tool: tool, Failure: c.failure}},
+		Driver:       agent.Driver{Custom: true, Warm: &agent.Process{Command: c.start, Inputs: inputs, Tool: tool, Failure: c.failure}},
 		Explainer: agent.Explainer{
 			Account: c.account, Remedies: c.release.AllRemedies(),
 			ToolVerbs: map[string]string{"read": "reading", "search": "searching the files for", "execute": "running", "fetch": "fetching"},

@@ -30,13 +30,13 @@ var row = &agent.Agent{
 	Driver: agent.Driver{
 		MaxPrompt: maxPrompt, CheckTempDir: checkTempDir,
 		ReadTools: readTools, ReadAliases: readAliases, WriteTools: writeTools, SearchTool: searchTool,
-		OneShot: agent.OneShot{
-			Command: oneShotCommand, Prompt: oneShotPrompt, Escapes: escapes, Unescape: unescape,
-			Parser:  func(t *agent.Transcript) agent.Parser { return &parser{t: t} },
+		OneShot: &agent.Process{
+			Command: oneShotCommand, Connect: connectOneShot, Prompt: escape, Tool: oneShotTool, Usage: oneShotUsage,
 			Monitor: func(env agent.Env) agent.Monitor { return &monitor{env: env} },
-			Failure: classify,
+			Ended:   classify,
 		},
-		Warm: &agent.Warm{
+		Escapes: escapes, Unescape: unescape,
+		Warm: &agent.Process{
 			Command: acpCommand, Connect: acp.Connect, Prompt: acp.PlainStart, Inputs: inputs, CanChange: canChange,
 			Tool: toolCall, Notice: isNotice, Usage: usage,
 			Monitor: func(env agent.Env) agent.Monitor { return &monitor{acp: true, env: env} },

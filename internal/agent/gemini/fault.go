@@ -41,10 +41,16 @@ var phrases = agent.Phrases{
 // kindOf returns the kind of failure that a message describes, or "".
 func kindOf(message string) agent.Kind { return phrases.KindOf(message) }
 
-// classify returns the failure of a run that ended on its own. It looks at the
+// classify returns the failure of a process that ended on its own. It looks at the
 // messages of the error and result events, then at the exit code, then at
 // standard error.
 func classify(env agent.Env, exit int, message, stderr string) *agent.Error {
+	if message == noResult {
+		if exit == 0 {
+			return fault(agent.Crashed, noResult)
+		}
+		message = ""
+	}
 	kind := kindOf(message)
 	// A 400 has many causes, and the words may be more specific.
 	if k := exits[exit]; k != "" && (kind == "" || k == agent.Untrusted || k == agent.TurnLimit) {

@@ -53,7 +53,7 @@ func TestNoPromptIsACommand(t *testing.T) {
 		for _, sign := range []string{"/", "$", "/ ", "$\ufeff", "?", "!", "@", "#", "\\/"} {
 			for _, command := range append(slices.Clone(fakecli.Commands), "evil") {
 				prompt := start + sign + command + " now"
-				for runner, text := range map[string]string{agent.Warmed: row.Warm.Prompt(prompt), agent.Spawned: row.OneShot.Prompt(prompt, nil)} {
+				for runner, text := range map[string]string{agent.Warmed: row.Warm.Prompt(prompt), agent.Spawned: row.OneShot.Prompt(prompt)} {
 					if !strings.HasPrefix(text, "The request:\n\n") {
 						t.Fatalf("%s: the prompt %q goes to the CLI as %q", runner, prompt, text)
 					}
@@ -62,7 +62,7 @@ func TestNoPromptIsACommand(t *testing.T) {
 		}
 	}
 	for _, plain := range []string{"explain /init", "3 / 4", "\u00dcber /init", "\u4ec0\u4e48 /init", "\u0663 /init"} {
-		if warm, spawn := row.Warm.Prompt(plain), row.OneShot.Prompt(plain, nil); warm != plain || spawn != plain {
+		if warm, spawn := row.Warm.Prompt(plain), row.OneShot.Prompt(plain); warm != plain || spawn != plain {
 			t.Errorf("%q goes to the CLI as %q and as %q", plain, warm, spawn)
 		}
 	}
@@ -120,7 +120,7 @@ func FuzzEscape(f *testing.F) {
 
 func TestEachSearchIsWatched(t *testing.T) {
 	tr := newTranscript()
-	(&parser{t: tr}).Write([]byte(`{"type":"tool_use","tool_name":"google_web_search","tool_id":"a"}` + "\n" +
+	parse(tr).read(strings.NewReader(`{"type":"tool_use","tool_name":"google_web_search","tool_id":"a"}` + "\n" +
 		`{"type":"tool_use","tool_name":"google_web_search","tool_id":"b"}` + "\n" + `{"type":"tool_result","tool_id":"a","status":"success"}` + "\n"))
 	if since, running := tr.Searching(time.Now().Add(time.Minute)); !running || since < time.Minute {
 		t.Errorf("the second is watched for %s", since)
@@ -241,26 +241,15 @@ func newTranscript() *agent.Transcript {
 	return agent.NewTranscript(row, nil, false, func(agent.Event) {})
 }
 
-// The parser accepts anything, in pieces of any size. The result does not depend
-// on the size.
+// parse returns a parser of a transcript.
+func parse(tr *agent.Transcript) *parser {
+	return &parser{update: func(u agent.Update) { tr.Update(row.OneShot, u, time.Now()) }, ended: make(chan struct{})}
+}
+
+// The parser accepts anything.
 func FuzzTranscript(f *testing.F) {
-	f.Add([]byte(`{"type":"init"}`+"\n"+`{"type":"message","role":"assistant","content":"a","delta":true}`+"\n"+`{"type":"result","status":"success","stats":{"models":{"m":{}}}}`+"\n"), 3)
-	f.Add([]byte(`{"type":"tool_use","tool_id":"1","tool_name":"x","parameters":{"query":"ü"}}`+"\r\n\n{\n"), 1)
-	f.Add([]byte(`{"type":"message","role":"assistant","content":"Grüße 🌍"}`), 1)
-	f.Fuzz(func(t *testing.T, data []byte, size int) {
-		read := func(size int) (agent.Result, string) {
-			tr := newTranscript()
-			p := &parser{t: tr}
-			for piece := range slices.Chunk(data, size) {
-				p.Write(piece)
-			}
-			p.Finish()
-			return tr.Result(), p.status + p.message
-		}
-		whole, s1 := read(len(data) + 1)
-		pieces, s2 := read(max(1, min(size, len(data)+1)))
-		if whole != pieces || s1 != s2 {
-			t.Errorf("%+v %q, in pieces %+v %q", whole, s1, pieces, s2)
-		}
-	})
+	f.Add([]byte(`{"type":"init"}` + "\n" + `{"type":"message","role":"assistant","content":"a","delta":true}` + "\n" + `{"type":"result","status":"success","stats":{"models":{"m":{}}}}` + "\n"))
+	f.Add([]byte(`{"type":"tool_use","tool_id":"1","tool_name":"x","parameters":{"query":"ü"}}` + "\r\n\n{\n"))
+	f.Add([]byte(`{"type":"result","status":"error"}` + "\n" + `{"type":"result"}`))
+	f.Fuzz(func(t *testing.T, data []byte) { parse(newTranscript()).read(strings.NewReader(string(data))) })
 }

@@ -66,12 +66,3 @@ func Mention(path string) string {
 	}
 	return "@" + pathSpecial().ReplaceAllString(path, `\$0`)
 }
-
-// oneShotPrompt returns a prompt for standard input, with its images.
-func oneShotPrompt(text string, images []string) string {
-	prompt := escape(text)
-	for _, image := range images {
-		prompt += "\n\n" + Mention(image)
-	}
-	return prompt
-}

@@ -1,20 +1,21 @@
 package gemini
 
 import (
-	"bytes"
 	"encoding/json"
+	"errors"
+	"io"
 	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"pollux/internal/agent"
+	"pollux/internal/jsonl"
 )
 
-// maxLine limits a line that the CLI prints. Longer lines are cut.
-const maxLine = 16 << 20
+// maxLine limits a line that the CLI prints, in bytes.
+const maxLine = 64 << 20
 
 // A wireEvent is a line of --output-format stream-json.
 type wireEvent struct {
@@ -33,7 +34,7 @@ type wireEvent struct {
 		Type    string `json:"type"`
 		Message string `json:"message"`
 	} `json:"error"`
-	Stats *wireStats `json:"stats"`
+	Stats json.RawMessage `json:"stats"`
 }
 
 type wireStats struct {
@@ -46,144 +47,98 @@ type wireStats struct {
 	} `json:"models"`
 }
 
-// A parser implements [agent.Parser] for --output-format stream-json. It keeps a
-// limited amount, however much the CLI prints.
+// A parser reads --output-format stream-json.
 type parser struct {
-	t *agent.Transcript
+	update func(agent.Update)
+	ended  chan struct{} // closed when the result event has arrived
 
-	line    []byte // the start of an unfinished line
-	cutLine bool   // the unfinished line is longer than maxLine
-
-	ended   bool // the result event has arrived
+	// Nothing after the result event changes these.
 	status  string
 	message string // from the error and result events
+	stats   json.RawMessage
 }
 
-// Outcome implements [agent.Parser].
-func (p *parser) Outcome() agent.Outcome {
-	return agent.Outcome{Ended: p.ended, OK: p.ended && p.status == "success", Message: p.message}
-}
-
-// Write implements [agent.Parser]. A character may be split between two pieces.
-func (p *parser) Write(b []byte) (int, error) {
-	n := len(b)
-	for len(b) > 0 {
-		i := bytes.IndexByte(b, '\n')
-		piece := b
-		if i >= 0 {
-			piece = b[:i]
-		}
-		if room := maxLine - len(p.line); len(piece) > room {
-			piece, p.cutLine = piece[:room], true
-		}
-		if i >= 0 && len(p.line) == 0 && !p.cutLine {
-			p.readLine(piece)
-		} else {
-			p.line = append(p.line, piece...)
-			if i >= 0 {
-				p.flush()
-			}
-		}
-		if i < 0 {
-			break
-		}
-		b = b[i+1:]
-	}
-	return n, nil
-}
-
-// flush handles the unfinished line.
-func (p *parser) flush() {
-	line := p.line
-	if p.cutLine {
-		line = salvage(line)
-		p.t.Truncate()
-	}
-	if len(line) > 0 {
+// read reads to the end.
+func (p *parser) read(r io.Reader) {
+	lines := jsonl.NewReader(r, maxLine)
+	for {
+		line, err := lines.ReadLine()
+		p.update(agent.Update{Kind: "line"})
 		p.readLine(line)
-	}
-	p.line, p.cutLine = p.line[:0], false
-	if cap(p.line) > 1<<20 {
-		p.line = nil
-	}
-}
-
-// salvage returns an event with the start of a message from a line that was too
-// long.
-func salvage(line []byte) []byte {
-	i := bytes.Index(line, []byte(`"content":"`))
-	if i < 0 || !bytes.HasPrefix(line, []byte(`{"type":"message"`)) {
-		return nil
-	}
-	// The cut may be inside an escape: \, \u, \u00, or the first half of a pair.
-	cut := len(line)
-	if j := bytes.LastIndexByte(line[:cut], '\\'); j >= cut-12 {
-		for cut = j; cut > 0 && line[cut-1] == '\\'; cut-- {
+		if _, skipped := errors.AsType[*jsonl.TooLongError](err); err != nil && !skipped {
+			return
 		}
 	}
-	for !utf8.Valid(line[max(0, cut-utf8.UTFMax):cut]) && cut > len(line)-2*utf8.UTFMax {
-		cut--
-	}
-	return append(line[:cut:cut], `"}`...)
 }
 
 // readLine handles a line. The CLI also prints lines that are not events.
 func (p *parser) readLine(line []byte) {
 	var ev wireEvent
-	if json.Unmarshal(line, &ev) != nil {
+	if p.hasEnded() || json.Unmarshal(line, &ev) != nil {
 		return
 	}
 	switch ev.Type {
 	case "init":
-		p.t.SetModel(ev.Model) // the requested model; the statistics at the end may name others
-		p.t.Emit(agent.Started{})
+		p.update(agent.Update{Kind: agent.Begun, Model: ev.Model}) // the statistics at the end may name others
 	case "message":
-		if ev.Role == "assistant" && ev.Content != "" {
+		if ev.Role == "assistant" {
 			var at time.Time
 			json.Unmarshal(ev.Timestamp, &at) // zero without a timestamp
-			p.t.Text(ev.Content, at)
+			p.update(agent.Update{Kind: agent.MessageChunk, Text: ev.Content, At: at})
 		}
 	case "tool_use":
-		p.t.ToolStarted(ev.ToolID, ev.ToolName, summarize(ev.Parameters))
+		p.update(agent.Update{Kind: agent.ToolCall, ToolCall: ev.ToolID, ToolKind: ev.ToolName, Title: summarize(ev.Parameters)})
 	case "tool_result":
-		message := ""
-		if ev.Error != nil {
-			message = ev.Error.Message
+		u := agent.Update{Kind: agent.ToolCallUpdate, ToolCall: ev.ToolID, ToolKind: ev.ToolName, Status: agent.ToolFailed}
+		if ev.Status == "success" {
+			u.Status = agent.ToolCompleted
 		}
-		p.t.ToolEnded(ev.ToolID, ev.Status == "success", message)
+		if ev.Error != nil {
+			u.Text = ev.Error.Message
+		}
+		p.update(u)
 	case "error":
 		if ev.Severity == "error" || p.message == "" {
 			p.message = ev.Message
 		}
 	case "result":
-		p.ended, p.status = true, ev.Status
+		p.status, p.stats = ev.Status, ev.Stats
 		if ev.Error != nil && ev.Error.Message != "" {
 			p.message = ev.Error.Message
 			if ev.Error.Type != "" && ev.Error.Type != "unknown" {
 				p.message = ev.Error.Type + ": " + p.message
 			}
 		}
-		p.count(ev.Stats)
+		close(p.ended)
 	}
 }
 
-// count records the statistics.
-func (p *parser) count(s *wireStats) {
-	if s == nil {
-		return
+func (p *parser) hasEnded() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
 	}
-	tokens := agent.Tokens{Input: s.Input, Output: s.Output, Cached: s.Cached, Total: s.Total}
-	model, most := "", -1
+}
+
+// oneShotTool implements [agent.Process.Tool].
+func oneShotTool(u agent.Update) (name, summary string) { return u.ToolKind, u.Title }
+
+// oneShotUsage implements [agent.Process.Usage], for the statistics in the result event.
+func oneShotUsage(stats json.RawMessage) (model string, tokens agent.Tokens) {
+	var s wireStats
+	if json.Unmarshal(stats, &s) != nil {
+		return "", tokens
+	}
+	most := -1
 	for name, m := range s.Models {
 		if m.Output > most || m.Output == most && name < model {
 			model, most = name, m.Output
 		}
 	}
-	p.t.SetUsage(model, tokens)
+	return model, agent.Tokens{Input: s.Input, Output: s.Output, Cached: s.Cached, Total: s.Total}
 }
-
-// Finish implements [agent.Parser].
-func (p *parser) Finish() { p.flush() }
 
 // summarize returns the most informative argument of a tool call.
 func summarize(parameters json.RawMessage) string {

@@ -41,7 +41,7 @@ var row = acp.Row(agent.Agent{
 	Finder:       release.Finder(variables.Of),
 	Driver: agent.Driver{
 		ReadTools: []string{"read", "grep", "glob", "list"}, WriteTools: []string{"write", "edit", "bash"},
-		Warm: &agent.Warm{Command: start, Connect: connect, Inputs: inputs, Tool: tool, Failure: failure},
+		Warm: &agent.Process{Command: start, Connect: connect, Inputs: inputs, Tool: tool, Failure: failure},
 	},
 	Explainer: agent.Explainer{
 		VarPrefix: "OPENCODE_", Account: account, Remedies: release.AllRemedies(), KindOf: kindOf,

@@ -69,14 +69,19 @@ func (a *attempt) result() agent.Result {
 // when the agent no longer works on it.
 func (s *session) exchange(ctx context.Context, req agent.Request, prompt string, idle time.Duration, emit func(agent.Event)) (result agent.Result, ended <-chan struct{}, err error) {
 	w := s.w
-	if w.agent.Warm.Prompt != nil {
-		prompt = w.agent.Warm.Prompt(prompt)
+	if w.how.Prompt != nil {
+		prompt = w.how.Prompt(prompt)
+	}
+	if w.once() { // the escapes count
+		if err := fits(w.agent, prompt); err != nil {
+			return agent.Result{}, nil, err
+		}
 	}
 	content, err := content(req, prompt)
 	if err != nil {
 		return agent.Result{}, nil, err
 	}
-	if req.Schema != nil && w.agent.Warm.TakesSchema {
+	if req.Schema != nil && w.how.TakesSchema {
 		content = append(content, agent.Content{Type: "schema", Text: string(req.Schema)})
 	}
 	if model := cmp.Or(req.Model, s.initial); model != "" && model != s.model {
@@ -106,7 +111,7 @@ func (s *session) exchange(ctx context.Context, req agent.Request, prompt string
 		defer close(over)
 		var err error
 		reply, err = w.conn.Prompt(s.id, content, sent)
-		w.logFile.read() // for what it says about this attempt
+		w.readErrors()
 		answered <- err
 		w.mu.Lock()
 		delete(w.attempts, s.id)
@@ -115,7 +120,9 @@ func (s *session) exchange(ctx context.Context, req agent.Request, prompt string
 		a.over = true
 		a.mu.Unlock()
 	}()
-	emit(agent.Started{})
+	if !w.once() { // which starts only now, and reports agent.Begun
+		emit(agent.Started{})
+	}
 	look := time.NewTicker(time.Second)
 	defer look.Stop()
 	for {
@@ -129,7 +136,7 @@ func (s *session) exchange(ctx context.Context, req agent.Request, prompt string
 			for _, ev := range a.takeEvents() {
 				emit(ev)
 			}
-			result, err = w.conclude(a, s.model, reply, err)
+			result, err = w.conclude(a, s.model, reply, err, idle)
 			return result, over, err
 		case <-ctx.Done():
 			err = context.Cause(ctx)
@@ -160,18 +167,33 @@ func content(req agent.Request, prompt string) ([]agent.Content, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s cannot be read: name another image", name)
 		}
-		content = append(content, agent.Content{Type: "image", Data: data, MIMEType: mime.TypeByExtension(strings.ToLower(filepath.Ext(name)))})
+		content = append(content, agent.Content{Type: "image", Path: name, Data: data, MIMEType: mime.TypeByExtension(strings.ToLower(filepath.Ext(name)))})
 	}
 	return content, nil
 }
 
-// fault returns an error if the process ignores its policy.
+// readErrors reads the rest of what the process has written about an attempt.
+func (w *process) readErrors() {
+	w.logFile.read()
+	if w.once() {
+		select {
+		case <-w.child.Done():
+			w.readers.Wait()
+		default: // it has answered, but does not exit
+		}
+	}
+}
+
+// fault returns an error if the process ignores its policy, or prints too much.
 func (w *process) fault() *agent.Error {
 	w.logFile.read()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.unenforced {
 		return w.agent.Error(agent.Unenforceable, "it does not follow its policy")
+	}
+	if w.floods() {
+		return w.agent.Error(agent.TooMuchOutput, fmt.Sprintf("over %d MiB", w.most>>20))
 	}
 	return nil
 }
@@ -187,24 +209,29 @@ func (w *process) failed(a *attempt, idle time.Duration) *agent.Error {
 }
 
 // conclude returns the result of a finished attempt. selected is the selected model.
-func (w *process) conclude(a *attempt, selected string, reply agent.PromptResult, err error) (agent.Result, error) {
+func (w *process) conclude(a *attempt, selected string, reply agent.PromptResult, err error, idle time.Duration) (agent.Result, error) {
 	if fault := w.fault(); fault != nil {
 		return a.result(), fault
 	}
-	model, tokens := w.agent.Warm.Usage(reply.Raw)
+	model, tokens := w.how.Usage(reply.Raw)
 	a.mu.Lock()
 	if model == "" && tokens.Total > 0 {
 		model = selected
 	}
 	a.transcript.SetUsage(model, tokens)
-	result, strayed := a.transcript.Result(), a.transcript.Strayed()
+	result := a.transcript.Result()
+	a.news = time.Now() // the answer
 	a.mu.Unlock()
+	if fault := w.failed(a, idle); fault != nil {
+		return result, fault
+	}
+	if w.once() && (err != nil || w.exitCode() != 0) {
+		return result, w.ended(reply.Message)
+	}
 	kind, message := agent.Kind(""), ""
 	switch {
 	case err != nil:
 		return result, w.failure(context.Background(), err)
-	case strayed != "":
-		kind, message = agent.Strayed, strayed
 	case reply.StopReason == agent.StoppedMaxTurns:
 		kind = agent.TurnLimit
 	case reply.StopReason == agent.StoppedRefusal:
@@ -214,7 +241,7 @@ func (w *process) conclude(a *attempt, selected string, reply agent.PromptResult
 	case result.Answer == "" && result.Narration != "":
 		kind, message = agent.Empty, "it ended after a tool use"
 	case result.Answer == "":
-		kind = agent.Empty
+		kind, message = agent.Empty, w.agent.Tidy(w.source.Env, reply.Message)
 	default:
 		return result, nil
 	}
@@ -227,13 +254,31 @@ func (w *process) failure(ctx context.Context, err error) error {
 	var refused *agent.Refused
 	switch {
 	case errors.As(err, &refused):
-		return w.agent.Warm.Failure(w.source.Env, refused.Code, refused.Message, w.unlinked)
+		return w.how.Failure(w.source.Env, refused.Code, refused.Message, w.unlinked)
 	case errors.Is(err, errMute):
 		return err
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
 	return w.agent.Error(agent.Crashed, w.cause())
+}
+
+// exitCode returns the exit code of a process that has ended, and 0 for another one.
+func (w *process) exitCode() int {
+	select {
+	case <-w.child.Done():
+		return w.child.ExitCode()
+	default:
+		return 0
+	}
+}
+
+// ended returns the error of a [agent.Driver.OneShot] process. message is its last error.
+func (w *process) ended(message string) *agent.Error {
+	w.mu.Lock()
+	stderr := string(w.errText)
+	w.mu.Unlock()
+	return w.how.Ended(w.source.Env, w.exitCode(), message, stderr)
 }
 
 // attempt returns the attempt of a session, or nil.
@@ -251,37 +296,11 @@ func (w *process) Update(u agent.Update) {
 	}
 	a.change(func() {
 		a.news = time.Now()
-		switch u.Kind {
-		case agent.MessageChunk:
-			notice := w.agent.Warm.Notice
-			if u.Text != "" && (notice == nil || !notice(u.Text)) {
-				a.transcript.Text(u.Text, a.news)
-			}
-		case agent.RetryAnnounced:
-			retry := *u.Retry
-			retry.Message = w.agent.Tidy(w.source.Env, retry.Message)
-			a.transcript.Emit(retry)
-		case agent.ToolCall, agent.ToolCallUpdate:
-			w.updateTool(a.transcript, u)
-			if w.key.change && a.transcript.Writes() > a.written {
-				a.transcript.Stray(w.agent.WriteTools[0] + ", to the disk")
-			}
+		a.transcript.Update(w.how, u, a.news)
+		if w.key.change && a.transcript.Writes() > a.written {
+			a.transcript.Stray(w.agent.WriteTools[0] + ", to the disk")
 		}
 	})
-}
-
-// updateTool records the state of a tool use. A rejected one may have no start.
-func (w *process) updateTool(a *agent.Transcript, u agent.Update) {
-	if !a.ToolRunning(u.ToolCall) {
-		name, summary := w.agent.Warm.Tool(u)
-		a.ToolStarted(u.ToolCall, name, summary)
-	}
-	switch u.Status {
-	case agent.ToolCompleted:
-		a.ToolEnded(u.ToolCall, true, "")
-	case agent.ToolFailed:
-		a.ToolEnded(u.ToolCall, false, u.Text)
-	}
 }
 
 var errNoAttempt = errors.New("no prompt is running in this session")

@@ -97,11 +97,13 @@ func TestNarrationIsNotTheAnswer(t *testing.T) {
 func TestEnvironmentIsRequired(t *testing.T) {
 	b := newBox(t, nil)
 	row := *b.pool.agent
-	row.OneShot.Command = func(l agent.Launch) (agent.Command, error) {
+	once := *row.OneShot
+	once.Command = func(l agent.Launch) (agent.Command, error) {
 		c, err := gemini.Agent().OneShot.Command(l)
 		c.Env = nil
 		return c, err
 	}
+	row.OneShot = &once
 	b.pool.agent = &row
 	if r, err := b.run(t.Context(), "fake:env"); err == nil || !strings.Contains(err.Error(), "no environment") {
 		t.Errorf("got %+v, %v", r, err)

@@ -46,7 +46,7 @@ var (
 )
 
 // A Pool keeps the processes of an agent running. If none is available, a process for this
-// request alone answers it: one as [agent.OneShot] describes it or, if the agent has none, one
+// request alone answers it: one as [agent.Driver.OneShot] describes it or, if the agent has none, one
 // that could have stayed.
 //
 // A key identifies a process, and one process runs per key. The source and the
@@ -65,7 +65,7 @@ type Pool struct {
 	temp   *agent.TempDir
 	limits agent.Limits
 	idle   time.Duration // how long a request may go without news
-	most   int64         // the output of a process for one request in bytes, at most
+	most   int64         // the output of a [agent.Driver.OneShot] process in bytes, at most
 	alone  bool          // each request gets its own process
 	wall   agent.Wall
 	spawn  func(*exec.Cmd) (spawned, error)
@@ -309,7 +309,7 @@ func (p *Pool) warmly(ctx context.Context, req agent.Request, emit func(agent.Ev
 	k := key{source: p.agent.SourceKey(req.Source), dir: req.Dir, change: req.Change != nil}
 	program, err := p.check(ctx, req.Source, k)
 	if err == nil {
-		err = p.fits(req)
+		err = fits(p.agent, req.Prompt)
 	}
 	if err != nil {
 		return agent.Result{}, nil, err
@@ -344,11 +344,11 @@ func (p *Pool) warmly(ctx context.Context, req agent.Request, emit func(agent.Ev
 }
 
 // fits returns an error for a prompt that is too long.
-func (p *Pool) fits(req agent.Request) error {
-	if len(req.Prompt) <= p.agent.MaxPrompt {
+func fits(row *agent.Agent, prompt string) error {
+	if len(prompt) <= row.MaxPrompt {
 		return nil
 	}
-	return p.agent.Error(agent.TooLong, fmt.Sprintf("%d bytes; %s accepts %d", len(req.Prompt), p.agent.DisplayName, p.agent.MaxPrompt))
+	return row.Error(agent.TooLong, fmt.Sprintf("%d bytes; %s accepts %d", len(prompt), row.DisplayName, row.MaxPrompt))
 }
 
 // settle waits until a process no longer works on a request, and releases the
@@ -489,7 +489,7 @@ func (p *Pool) process(ctx context.Context, from agent.Source, program agent.Pro
 		if w.awaited.IsZero() {
 			w.awaited = time.Now()
 		}
-		if p.agent.OneShot.Command != nil { // otherwise another start would only slow down both
+		if p.agent.OneShot != nil { // otherwise another start would only slow down both
 			enough = time.After(p.limits.WaitTimeout - time.Since(w.awaited))
 		}
 	}

@@ -467,7 +467,7 @@ func TestWarmRefusesAWorkspace(t *testing.T) {
 		warm.Command = func(agent.Launch) (agent.Command, error) {
 			return agent.Command{}, row.Error(agent.Unenforceable, "hooks.json")
 		}
-		row.OneShot.Command, row.Warm = nil, &warm
+		row.OneShot, row.Warm = nil, &warm
 		d.row = &row
 		s := d.sit(t, kind, "0.61.0", nil)
 		for range 3 {

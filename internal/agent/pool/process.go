@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"pollux/internal/agent"
@@ -22,7 +23,8 @@ const (
 	// stderrTimeout limits the wait for the rest of standard error after the
 	// process has ended.
 	stderrTimeout = 200 * time.Millisecond
-	// maxStderr limits how much of standard error is kept.
+	// maxStderr limits how much of standard error is kept: the last part, or the first and the
+	// last one of a process that answers once.
 	maxStderr = 64 << 10
 	// preparedTTL is how long a prepared session may be used. It does not see
 	// later changes to the workspace.
@@ -31,9 +33,12 @@ const (
 	maxPrepared = 8
 )
 
-// A process is an agent that serves many requests in one workspace.
+// A process is an agent that serves requests in one workspace.
 type process struct {
 	agent   *agent.Agent
+	how     *agent.Process
+	model   string       // the requested one, if it is how a [agent.Driver.OneShot] is started
+	most    int64        // its output in bytes, at most; 0 for any
 	source  agent.Source // of the request that started it
 	program agent.Program
 	key     key
@@ -60,6 +65,7 @@ type process struct {
 	done     chan struct{} // closed when it has ended and its files are removed
 	making   chan struct{} // holds a token unless a session is being made: several at the same time take seconds
 	readers  sync.WaitGroup
+	printed  atomic.Int64 // bytes of output
 
 	// Pool.mu guards these.
 	awaited         time.Time // when the first request began to wait for its start
@@ -86,6 +92,7 @@ type child interface {
 	PID() int
 	Done() <-chan struct{}
 	Stop(grace time.Duration)
+	ExitCode() int
 }
 
 // A spawned is a child with its streams.
@@ -98,7 +105,7 @@ type spawned struct {
 func spawn(cmd *exec.Cmd) (spawned, error) {
 	c, err := proc.StartPiped(cmd, proc.Stdin|proc.Stdout|proc.Stderr)
 	if err != nil {
-		return spawned{}, err
+		return spawned{}, fmt.Errorf("%w: %w", errNotStarted, err)
 	}
 	return spawned{c.Child, c.Stdin, c.Stdout, c.Stderr}, nil
 }
@@ -120,13 +127,25 @@ type preparedSession struct {
 
 func newProcess(row *agent.Agent, from agent.Source, program agent.Program, k key, wall agent.Wall, log *slog.Logger) *process {
 	w := &process{
-		agent: row, source: from, program: program, key: k, wall: wall, spawn: spawn, log: log, began: time.Now(), used: time.Now(), attempts: make(map[string]*attempt),
+		agent: row, how: row.Warm, source: from, program: program, key: k, wall: wall, spawn: spawn, log: log, began: time.Now(), used: time.Now(), attempts: make(map[string]*attempt),
 		ready: make(chan struct{}), stopping: make(chan struct{}), killing: make(chan struct{}), done: make(chan struct{}),
 		making: make(chan struct{}, 1),
 	}
 	w.making <- struct{}{}
 	return w
 }
+
+// answersOnce makes it a [agent.Driver.OneShot] process, which has not started yet.
+func (w *process) answersOnce(model string, most int64) {
+	w.how, w.model, w.most = w.agent.OneShot, model, most
+	w.spawn = w.spawnOnce
+}
+
+// once reports whether it is a [agent.Driver.OneShot] process.
+func (w *process) once() bool { return w.how.Ended != nil }
+
+// floods reports whether it has printed more than it may.
+func (w *process) floods() bool { return w.most > 0 && w.printed.Load() > w.most }
 
 // start starts the process and performs the handshake, within the timeout. If it
 // fails, the process has ended.
@@ -158,12 +177,12 @@ func (w *process) start(ctx context.Context, temp *agent.TempDir, timeout time.D
 
 func (w *process) launch(temp *agent.TempDir) (err error) {
 	if w.temp, err = temp.Make("worker-"); err != nil {
-		return err
+		return noRoom(err, temp.Path)
 	}
-	launch := agent.Launch{Dir: w.key.dir, TempDir: w.temp, Change: w.key.change, Env: w.source.Env}
-	command, err := w.agent.Warm.Command(launch)
+	launch := agent.Launch{Dir: w.key.dir, TempDir: w.temp, Model: w.model, Change: w.key.change, Env: w.source.Env}
+	command, err := w.how.Command(launch)
 	if err != nil {
-		return err
+		return noRoom(err, temp.Path)
 	}
 	if w.unlinked = command.Unlinked; len(w.unlinked) > 0 {
 		w.log.Warn("change mode runs without these files of the agent, which cannot be linked", "files", w.unlinked)
@@ -187,7 +206,7 @@ func (w *process) launch(temp *agent.TempDir) (err error) {
 	if w.logFile != nil {
 		w.readers.Go(func() { w.logFile.follow(w.child.Done()) })
 	}
-	w.conn = w.agent.Warm.Connect(started.stdout, started.stdin, w.key.change, w)
+	w.conn = w.how.Connect(started.stdout, started.stdin, w.key.change, w)
 	return nil
 }
 
@@ -432,18 +451,22 @@ func (w *process) readStderr() {
 // noter returns a function that keeps the end of what an agent writes to a stream of
 // errors, and acts on the signs in it.
 func (w *process) noter() func([]byte) {
-	if w.agent.Warm.Monitor == nil {
+	if w.how.Monitor == nil {
 		return func(b []byte) { w.note(agent.Signs{}, b) }
 	}
-	monitor := w.agent.Warm.Monitor(w.source.Env)
+	monitor := w.how.Monitor(w.source.Env)
 	return func(b []byte) { w.note(monitor.Read(b), b) }
 }
 
 func (w *process) note(signs agent.Signs, b []byte) {
 	w.mu.Lock()
 	w.errText = append(w.errText, b...)
+	keep := 0 // of the first part
+	if w.once() {
+		keep = maxStderr / 2
+	}
 	if over := len(w.errText) - maxStderr; over > 0 {
-		w.errText = append(w.errText[:0], w.errText[over:]...)
+		w.errText = append(w.errText[:keep], w.errText[keep+over:]...)
 	}
 	w.unenforced = w.unenforced || signs.Unenforced
 	unenforced := w.unenforced
@@ -452,6 +475,11 @@ func (w *process) note(signs agent.Signs, b []byte) {
 		attempts = append(attempts, a)
 	}
 	w.mu.Unlock()
+	if w.once() { // so this is news of its only attempt
+		for _, a := range attempts {
+			a.change(func() { a.news = time.Now() })
+		}
+	}
 	for _, r := range signs.Retries {
 		announce(r, attempts)
 	}

@@ -19,7 +19,7 @@ import (
 )
 
 func idleProcess() *process {
-	return newProcess(&agent.Agent{Driver: agent.Driver{Warm: new(agent.Warm)}}, agent.Source{}, agent.Program{}, key{}, agent.Wall{}, slog.New(slog.DiscardHandler))
+	return newProcess(&agent.Agent{Driver: agent.Driver{Warm: new(agent.Process)}}, agent.Source{}, agent.Program{}, key{}, agent.Wall{}, slog.New(slog.DiscardHandler))
 }
 
 // A creator is an agent that creates a session each time create is called.
@@ -217,7 +217,7 @@ func idlePool() *Pool {
 			},
 			ReadOnly: func(agent.Source, agent.Program) error { return nil },
 		},
-		Driver: agent.Driver{Warm: &agent.Warm{Inputs: func(agent.Source, agent.Program, string) []string { return nil }}},
+		Driver: agent.Driver{Warm: &agent.Process{Inputs: func(agent.Source, agent.Program, string) []string { return nil }}},
 	}
 	return newPool(row, agent.Options{Warm: agent.Limits{Processes: 1}})
 }
@@ -244,7 +244,7 @@ func TestWaitForAStartAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, w := idlePool(), idleProcess()
 		defer p.cancel(nil)
-		p.agent.OneShot.Command = func(agent.Launch) (agent.Command, error) { return agent.Command{}, nil }
+		p.agent.OneShot = new(agent.Process)
 		p.starting[key{}] = w
 		ahead := make(chan error)
 		go func() {
@@ -284,7 +284,7 @@ func TestStartWithOlderSettings(t *testing.T) {
 func TestPolicyIgnoredAtTheEnd(t *testing.T) {
 	w := idleProcess()
 	w.unenforced = true
-	_, err := w.conclude(newAttempt(w.agent, nil, false), "", agent.PromptResult{}, nil)
+	_, err := w.conclude(newAttempt(w.agent, nil, false), "", agent.PromptResult{}, nil, time.Minute)
 	var fault *agent.Error
 	if !errors.As(err, &fault) || fault.Kind != agent.Unenforceable {
 		t.Errorf("the error is %v", err)

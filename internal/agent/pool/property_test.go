@@ -418,7 +418,7 @@ func crowdRow(name string) *agent.Agent {
 			},
 			ReadOnly: func(agent.Source, agent.Program) error { return nil },
 		},
-		Driver: agent.Driver{MaxPrompt: 1 << 20, Warm: &agent.Warm{
+		Driver: agent.Driver{MaxPrompt: 1 << 20, Warm: &agent.Process{
 			Single:  name == "beta",
 			Command: func(l agent.Launch) (agent.Command, error) { return agent.Command{Env: l.Env}, nil },
 			Connect: func(r io.ReadCloser, _ io.WriteCloser, _ bool, client agent.Client) agent.Conn {
@@ -448,6 +448,7 @@ type fakeChild struct {
 }
 
 func (*fakeChild) PID() int                   { return -1 }
+func (*fakeChild) ExitCode() int              { return 0 }
 func (f *fakeChild) Done() <-chan struct{}    { return f.done }
 func (f *fakeChild) Read([]byte) (int, error) { return 0, io.EOF }
 func (f *fakeChild) Close() error             { return nil }

@@ -52,7 +52,7 @@ var row = acp.Row(agent.Agent{
 	Finder:       release.Finder(variables.Of),
 	Driver: agent.Driver{
 		ReadTools: readTools, WriteTools: []string{"write_file", "edit", "run_shell_command"},
-		Warm: &agent.Warm{Command: start, Connect: connect, Inputs: inputs, Tool: tool, Failure: failure},
+		Warm: &agent.Process{Command: start, Connect: connect, Inputs: inputs, Tool: tool, Failure: failure},
 	},
 	Explainer: agent.Explainer{
 		VarPrefix: "QWEN_", Account: account, Remedies: release.AllRemedies(), KindOf: kindOf,
