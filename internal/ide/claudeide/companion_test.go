@@ -94,7 +94,7 @@ func TestWithCompanion(t *testing.T) {
 
 	id = a.openDiff(path, "new\n", "tab")
 	receive(t, opened)
-	a.want(a.call(toolCloseAll, "{}"), "CLOSED_1_DIFF_TABS")
+	a.want(a.call(toolCloseTab, `{"tab_name":"tab"}`), "TAB_CLOSED")
 	a.want(id, "DIFF_REJECTED|tab")
 	if got := receive(t, closed); got.Reason != editor.ReasonClosed {
 		t.Errorf("closed: %+v", got)

@@ -3,7 +3,6 @@ package claudeide
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 
 	"pollux/internal/companion"
 	"pollux/internal/ide/blocking"
@@ -42,7 +41,7 @@ func (s *Session) tools() []mcp.Tool {
 			Schema: openDiffSchema, Run: s.openDiff,
 		},
 		{Name: toolCloseTab, Description: "Closes a diff of this agent.", Schema: closeTabSchema, Run: s.closeTab},
-		{Name: toolCloseAll, Description: "Closes all diffs of this agent.", Schema: noArgsSchema, Run: s.closeAll},
+		{Name: toolCloseAll, Description: "Announces a prompt. Diffs that wait for the user stay open.", Schema: noArgsSchema, Run: s.closeAll},
 		{
 			Name: toolGetDiagnostics, Description: "Returns the problems that the editor shows, such as compiler errors.",
 			Schema: diagnosticsSchema, Run: s.getDiagnostics, Concurrent: true,
@@ -85,10 +84,11 @@ func (s *Session) closeTab(_ context.Context, c *mcp.Call) ([]string, error) {
 	return []string{"TAB_CLOSED"}, nil
 }
 
+// closeAll closes no diff. Claude Code calls it at each prompt, and also when one of several
+// subagents has ended, while it waits for the user's decision about the change of another one.
+// It calls close_tab for each diff that has ended.
 func (s *Session) closeAll(context.Context, *mcp.Call) ([]string, error) {
-	n := s.Close(func(string) bool { return true })
-	// The agent calls this at each prompt, which uses up the context.
-	s.Refresh()
+	s.Refresh() // the prompt uses up the context
 	s.server.Backend.Acted(s)
-	return []string{fmt.Sprintf("CLOSED_%d_DIFF_TABS", n)}, nil
+	return []string{"CLOSED_0_DIFF_TABS"}, nil
 }
