@@ -403,6 +403,9 @@ var errEnded = errors.New("the change was answered before it could be shown")
 // otherwise chance would decide between a rejection and an error.
 func (d *conn) offer(diff *diff, done func(error)) {
 	c, id := diff.companion, diff.id
+	if diff.outside != "" {
+		d.notify(editor.MethodMessage, diff.outsideMessage())
+	}
 	d.out.Put(0, func(ctx context.Context) {
 		view, ok := c.view(id)
 		if !ok {

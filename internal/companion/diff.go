@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"pollux/internal/editor"
 	"pollux/internal/hunk"
 	"pollux/internal/outbox"
+	"pollux/internal/paths"
 )
 
 // A diff is one proposal that waits for the user. Its states are the
@@ -53,6 +55,7 @@ type diff struct {
 	base      file
 	original  string // the file's text as surfaces show it
 	notice    string // why it cannot be displayed; the user answers it in the terminal
+	outside   string // the workspace, if the file is outside it
 	opened    time.Time
 	ended     chan struct{} // closed when the state changes from Open
 	entry     entry         // what the journal has
@@ -314,11 +317,17 @@ func (c *Companion) Propose(s Session, p Proposal) error {
 // newDiff returns a diff for a proposal, with a notice if it cannot be displayed. path is the
 // clean path.
 func (c *Companion) newDiff(s Session, p Proposal, path string) *diff {
-	t, err := newTarget(path, c.Roots())
+	roots := c.Roots()
+	t, err := newTarget(path, roots)
+	outside := ""
+	if errors.Is(err, errOutside) && p.Hidden && !paths.OnOtherServer(roots, path) {
+		outside = strings.Join(roots, ", ")
+		t, err = newTarget(path, []string{filepath.VolumeName(path) + string(filepath.Separator)})
+	}
 	name, version := s.Client()
 	d := &diff{
 		id: journal.NewID(), companion: c, session: s, client: strings.TrimSpace(cmp.Or(name, "the agent") + " " + version),
-		proposal: p, target: t,
+		proposal: p, target: t, outside: outside,
 		opened: time.Now(), ended: make(chan struct{}), hurry: outbox.NewSignal(), state: journal.Open, content: p.Text,
 	}
 	if err == nil {
@@ -337,11 +346,21 @@ func (c *Companion) newDiff(s Session, p Proposal, path string) *diff {
 	return d
 }
 
+// outsideMessage returns a message that the file of a displayed diff is outside the workspace.
+func (d *diff) outsideMessage() editor.Message {
+	return editor.Message{Level: "warning", Diff: d.id, Text: fmt.Sprintf(
+		"%s proposes a change outside the workspace (%s): %s", d.agent, d.outside, d.target.actual())}
+}
+
 // noticeMessage returns a message that the diff cannot be displayed.
 func (d *diff) noticeMessage() editor.Message {
+	next := "Answer in the terminal."
+	if d.proposal.Hidden {
+		next = "The terminal asks, but does not show it either: if in doubt, answer no."
+	}
 	return editor.Message{Level: "warning", Diff: d.id, Text: fmt.Sprintf(
-		"%s proposes a change to %s that cannot be displayed: %s. Answer in the terminal.",
-		d.agent, d.path(), d.notice)}
+		"%s proposes a change to %s that cannot be displayed: %s. %s",
+		d.agent, d.path(), d.notice, next)}
 }
 
 // path returns the path of the file as editors name it. The agent may spell it in another

@@ -97,6 +97,9 @@ type Proposal struct {
 	// ReadOnly, if not empty, says why the user cannot change Text. The agent writes its
 	// own text, so the user cannot accept the proposal either after the file has changed.
 	ReadOnly string
+	// Hidden means that the agent asks in its terminal without showing the change. It is then
+	// displayed even if its file is outside the workspace.
+	Hidden bool
 }
 
 // An Outcome is how a proposal ended. At most one of Accepted, Superseded and

@@ -25,7 +25,7 @@ const maxFile = 64 << 20
 // when it was made.
 type target struct {
 	path string // absolute and clean: see cleanPath
-	root string // the workspace root that holds it, a real path
+	root string // the workspace root that holds it, a real path; see [Proposal.Hidden]
 	name string // its real path, relative to root
 }
 
@@ -42,6 +42,8 @@ type file struct {
 }
 
 const absent = "absent"
+
+var errOutside = errors.New("it is not inside the workspace")
 
 // versionOf returns the version of a file that holds data.
 func versionOf(data []byte) string {
@@ -66,7 +68,7 @@ func newTarget(path string, roots []string) (target, error) {
 	if why := paths.Special(path); why != "" {
 		return target{}, errors.New(why)
 	}
-	outside := fmt.Errorf("it is not inside the workspace (%s)", strings.Join(roots, ", "))
+	outside := fmt.Errorf("%w (%s)", errOutside, strings.Join(roots, ", "))
 	if paths.OnOtherServer(roots, path) {
 		return target{}, outside
 	}

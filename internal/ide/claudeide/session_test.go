@@ -133,7 +133,7 @@ func TestOpenDiff(t *testing.T) {
 				f := start(t)
 				a := f.connect("claude-code")
 				id := a.openDiff("/project/a <&>", "new\n", "tab")
-				if p := receive(t, f.backend.proposed); p != (companion.Proposal{Path: "/project/a <&>", Text: "new\n"}) {
+				if p := receive(t, f.backend.proposed); p != (companion.Proposal{Path: "/project/a <&>", Text: "new\n", Hidden: true}) {
 					t.Errorf("the proposal is %+v", p)
 				}
 				a.silent()

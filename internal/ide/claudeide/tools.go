@@ -71,6 +71,7 @@ func parseOpenDiff(args json.RawMessage) (p companion.Proposal, tab string, err 
 	}
 	if err = mcp.DecodeArgs(args, &a); err == nil {
 		p, err = mcp.NewProposal(args, "new_file_path", a.Path, "new_file_contents", a.Text)
+		p.Hidden = true
 	}
 	return p, a.Tab, err
 }

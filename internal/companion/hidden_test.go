@@ -1,0 +1,55 @@
+package companion
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"pollux/internal/sys/systest"
+)
+
+// Claude Code asked about files outside the workspace, and no program showed the change.
+func TestHiddenChangeOutsideTheWorkspace(t *testing.T) {
+	c := newBare(t)
+	s, v := c.connect(t, newFakeSession()), c.view(t)
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	outside := filepath.Join(dir, "outside")
+	if err := os.WriteFile(outside, []byte("old\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(c.dir, "link")
+	systest.Link(t, outside, link)
+	for path, old := range map[string]string{outside: "old\n", link: "old\n", filepath.Join(dir, "new", "file"): ""} {
+		actual := path
+		if path == link {
+			actual = outside
+		}
+		if err := c.Propose(t.Context(), s, Proposal{Path: path, Text: "new\n", Hidden: true}); err != nil {
+			t.Fatal(err)
+		}
+		if text := receive(t, v.texts); !strings.Contains(text, "outside the workspace ("+c.dir+"): "+actual) {
+			t.Errorf("%s: the user reads %q", path, text)
+		}
+		if d := receive(t, v.opened); d.Path != path || d.Original != old || d.Text() != "new\n" {
+			t.Errorf("the diff is %+v", d)
+		}
+		if _, err := c.Withdraw(t.Context(), s, path); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	// What cannot be displayed is not shown in the agent's terminal, either.
+	if err := os.WriteFile(outside, []byte("caf\xe9"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Propose(t.Context(), s, Proposal{Path: outside, Text: "new\n", Hidden: true}); err != nil {
+		t.Fatal(err)
+	}
+	if text := receive(t, v.texts); !strings.Contains(text, "not UTF-8") || !strings.Contains(text, "answer no") {
+		t.Errorf("the user reads %q", text)
+	}
+}
