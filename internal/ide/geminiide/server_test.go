@@ -440,7 +440,7 @@ func FuzzParseOpenDiff(f *testing.F) {
 			t.Fatal(err)
 		}
 		if got, err := parseOpenDiff(again); err != nil || got != req {
-			t.Errorf("%q became %q, %v", req, got, err)
+			t.Errorf("%+v became %+v, %v", req, got, err)
 		}
 	})
 }
