@@ -176,6 +176,20 @@ func TestFirstRunLeaves(t *testing.T) {
 	waitFor(t, "the end of the companion", func() bool { return len(append(w.left(), w.claudeLocks()...)) == 0 })
 }
 
+// An agent that starts beside an editor is not connected to it: `pollux run` says so, and how
+// to connect the two.
+func TestRunBesideAnEditor(t *testing.T) {
+	w := newWorld(t, nil)
+	alone := w.pollux("run", "--no-browser", "--", "true")
+	w.edit(nil)
+	beside := w.pollux("run", "--no-browser", "--", "true")
+	const says = "Test Editor is open in this folder, but does not see this agent: " +
+		"to connect the two, start it with `pollux run --attach -- "
+	if strings.Contains(alone, "--attach") || !strings.Contains(beside, says) {
+		t.Errorf("without an editor: %s\nbeside one: %s", alone, beside)
+	}
+}
+
 // In a container, `pollux run` or the editor can be process 1: agents did not connect there.
 func TestProcess1(t *testing.T) {
 	if !isolated(t) {

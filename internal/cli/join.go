@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,25 +16,30 @@ import (
 	"pollux/internal/editor"
 	"pollux/internal/ide"
 	"pollux/internal/sys/proc"
+	"pollux/internal/termtext"
 )
 
 // joined is the client name of a `pollux run` that uses the companion of another one.
 const joined = "pollux run"
 
 // otherRun returns the socket of the companion that another `pollux run`, or `pollux ide
-// --standalone`, has started for the working directory, or "".
-func otherRun(ctx context.Context) (socket string) {
+// --standalone`, has started for the working directory, or "". It also returns the name of an
+// editor that has a companion for the directory, or "".
+func otherRun(ctx context.Context) (socket, inEditor string) {
 	all, dir, err := editor.ListFor(ctx, self(), "")
 	if err != nil {
-		return "" // the new companion reports it
+		return "", "" // the new companion reports it
 	}
-	i := slices.IndexFunc(all, func(c editor.Running) bool {
-		return c.Editor == editor.NoEditor && slices.Equal(c.Roots, []string{dir})
-	})
-	if i < 0 {
-		return ""
+	for _, c := range all {
+		switch {
+		case c.Stopped:
+		case c.Editor != editor.NoEditor:
+			inEditor = cmp.Or(inEditor, termtext.Line(c.Editor.DisplayName, 40))
+		case slices.Equal(c.Roots, []string{dir}):
+			socket = cmp.Or(socket, c.Socket)
+		}
 	}
-	return all[i].Socket
+	return socket, inEditor
 }
 
 // A reached is a companion as `pollux run` uses it.

@@ -120,7 +120,12 @@ If Gemini CLI's settings do not mention IDE mode, Pollux offers to turn it on.`,
 				return runAgent(cmd.Context(), streams, c, s)
 			}
 			if !anyChanged(cmd, "root", "include-ignored", "listen", "host-name") {
-				if socket := otherRun(cmd.Context()); socket != "" {
+				socket, inEditor := otherRun(cmd.Context())
+				if inEditor != "" {
+					say(streams.Err, "%s is open in this folder, but does not see this agent: to connect the two, start it with `%s`",
+						inEditor, "pollux run --attach "+shell.EndOfFlags()+" "+s.agent.Name)
+				}
+				if socket != "" {
 					leave, err := hold(cmd.Context(), socket)
 					if err == nil { // otherwise it has just ended
 						defer leave()

@@ -310,6 +310,9 @@ func TestRival(t *testing.T) {
 			if ours := strings.Contains(name, "companion") || name == "of the same time"; strings.Contains(s.Note(), "end that program") == (ours || tt.yield == "") {
 				t.Errorf("the note is %q", s.Note())
 			}
+			if tt.yield != "" && !strings.Contains(s.Note(), "unless `pollux run` starts it") {
+				t.Errorf("the note is wrong about the agent of `pollux run`: %q", s.Note())
+			}
 			os.Remove(path)
 			s.Update()
 			if got := s.folders(t); got != folder || s.Note() != "" {

@@ -207,7 +207,7 @@ func (s *Server) lock(folders []string) any {
 	if other.Pollux != nil {
 		advice = "to connect it here, start it with `pollux run --attach -- claude`"
 	}
-	if s.setNote(name + " has the same folder, and Claude Code connects to it: " + advice) {
+	if s.setNote(name + " has the same folder, and Claude Code connects to it unless `pollux run` starts it: " + advice) {
 		s.Log.Warn("another program has the same folder: Claude Code connects to that one", "program", name)
 	}
 	return lock
