@@ -205,6 +205,13 @@ func (w *world) askACP(a acpAgent) {
 		}
 	}
 	w.wantFile(hello, "hello\n")
+	for _, r := range w.model.Requests() {
+		for _, tool := range r.Tools {
+			if !slices.Contains(a.row.ReadTools, tool) {
+				t.Fatalf("the model is offered %q", r.Tools)
+			}
+		}
+	}
 	if a.then != nil {
 		a.then(c)
 	}

@@ -26,6 +26,7 @@ func TestAskQwen(t *testing.T) {
 			{Call: "edit", Args: map[string]any{"file_path": filepath.Join(project, "hello.txt"), "old_string": "hello", "new_string": "bye"}},
 			{Call: "agent", Args: map[string]any{"description": "x", "prompt": "write 0", "subagent_type": "general-purpose"}},
 			{Call: "skill", Args: map[string]any{"skill": "evil"}},
+			{Call: "enter_worktree", Args: map[string]any{"name": "evil"}},
 		}
 	}
 	read := func(project string) fakemodel.Part {

@@ -34,11 +34,19 @@ var release = program.Release{
 
 var readTools = []string{"read_file", "grep_search", "glob", "list_directory"}
 
-// otherTools are the tools that stay with the flag for the tools above. Some start agents, and
-// others ask the user.
+// otherTools are all other tools of the release, in the order of its source. The flag for the
+// tools above takes only some of them away. Among the others, enter_worktree writes files, and
+// runs hooks of git.
 var otherTools = []string{
-	"agent", "ask_user_question", "enter_plan_mode", "exit_plan_mode", "get_goal", "list_agents", "skill", "tool_call", "tool_search", "update_goal",
-	"write_file", "edit", "notebook_edit", "run_shell_command",
+	"exec", "edit", "write_file", "zoom_image", "run_shell_command", "todo_write", "save_memory", "agent", "skill", "exit_plan_mode",
+	"enter_plan_mode", "web_fetch", "web_search", "image_gen", "lsp", "ask_user_question", "cron_create", "cron_list", "cron_delete",
+	"loop_wakeup", "create_sub_session", "list_agents", "task_stop", "task_create", "task_update", "task_list", "team_create",
+	"team_delete", "team_plan_approval", "request_shutdown", "send_message", "structured_output", "monitor", "notebook_edit", "tool_call",
+	"tool_search", "read_mcp_resource", "enter_worktree", "exit_worktree", "workflow", "artifact", "record_artifact", "record_source",
+	"report_findings", "get_goal", "update_goal", "omni_downsample_image", "omni_downscale_video", "omni_downsample_audio",
+	"omni_extract_keyframes", "omni_extract_audio", "omni_clip_video", "omni_convert_image", "omni_transcribe_audio", "omni_clip_image",
+	"omni_clip_audio", "omni_caption_image", "omni_caption_audio", "omni_ocr_image", "omni_understand_video_segments",
+	"omni_recall_media_memory", "propose_goal", "display_image",
 }
 
 // Agent returns Qwen Code's row in the table of agents.
