@@ -43,7 +43,7 @@ func TestAskCustom(t *testing.T) {
 	w.replaceHome(".config/opencode/opencode.json", `{"bash":"ask","edit":"ask"}`, `{"bash":"allow","edit":"allow","external_directory":"allow"}`)
 	w.file("opencode.json", fmt.Sprintf(`{"permission": {"edit": "allow", "bash": "allow"}, "mcp": {"evil": {"type": "local", "command": ["touch", %q]}}}`,
 		filepath.Join(w.project, "served.txt")))
-	own := agent.Definition{Name: "mine", Command: []string{bin, "acp"}, Variables: []string{"OPENCODE_DISABLE_MODELS_FETCH", "OPENCODE_DISABLE_AUTOUPDATE"}}
+	own := agent.Definition{Name: "mine", Command: []string{bin, "acp"}, Variables: []string{"OPENCODE_DISABLE_MODELS_FETCH", "OPENCODE_DISABLE_AUTOUPDATE", strings.TrimSuffix(catalogue, "=")}}
 	for _, dir := range []string{".local/share", ".local/state", ".cache", ".config"} { // as if it had run before
 		own.Writable = append(own.Writable, filepath.Join(w.home, filepath.FromSlash(dir), "opencode"))
 		if err := os.MkdirAll(own.Writable[len(own.Writable)-1], 0o700); err != nil {

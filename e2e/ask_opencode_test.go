@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -88,8 +89,9 @@ func TestAskOpencode(t *testing.T) {
 		t.Error("the model did not get AGENTS.md")
 	}
 
-	// Without a login, it would ask a free service.
+	// Without a login, it would ask a free service. It has the catalogue of models.
 	w.writeHome(config, "{}")
+	a.env = slices.DeleteFunc(a.env, func(kv string) bool { return strings.HasPrefix(kv, catalogue) })
 	c := w.runner(a.row, &a)
 	c.fails("without a login", agent.Auth, "opencode auth login", nil)
 	// Nor does it ask that service while the user has another one.

@@ -451,16 +451,16 @@ func TestBridgeTimesOut(t *testing.T) {
 }
 
 func bridgeTimesOut(t *testing.T) {
-	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
+	w := newFakeWorld(t, func(r fakemodel.Request) fakemodel.Reply {
 		if strings.Contains(r.Prompt, "begin") {
 			return fakemodel.Reply{Parts: []fakemodel.Part{{Text: "the beginning of "}, {Text: "the end", Delay: time.Hour}}}
 		}
 		return fakemodel.Reply{Hang: true}
 	})
 	c := w.bridge("GEMINI_MAX_CONCURRENT=1")
-	c.call("query", map[string]any{"prompt": "hi", "timeout": 4000}).want(t, true, "timed out after 4s", "raise timeout")
-	o := c.call("query", map[string]any{"prompt": "begin", "timeout": 6000})
-	o.want(t, false, "[Partial response, timed out after 6s]", "the beginning of")
+	c.call("query", map[string]any{"prompt": "hi", "timeout": 1000}).want(t, true, "timed out after 1s", "raise timeout")
+	o := c.call("query", map[string]any{"prompt": "begin", "timeout": 2000})
+	o.want(t, false, "[Partial response, timed out after 2s]", "the beginning of")
 	if o.Meta["partial"] != true {
 		t.Errorf("_meta is %v", o.Meta)
 	}

@@ -10,8 +10,35 @@ import (
 	"strings"
 	"testing"
 
+	"pollux/internal/agent/gemini/fakecli"
 	"pollux/internal/fakemodel"
 )
+
+// newFakeWorld is [newWorld] for a test of Pollux's own processes: bridges ask a fake Gemini CLI,
+// which asks the model, and starts fast.
+func newFakeWorld(t *testing.T, script fakemodel.Script) *world {
+	t.Helper()
+	w := newWorld(t, script)
+	w.useFake()
+	return w
+}
+
+func (w *world) useFake() {
+	w.t.Helper()
+	var err error
+	if w.fake, err = fakecli.InstallAsking(filepath.Join(w.home, "fake"), current); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// askedCLI returns the path of the Gemini CLI that bridges ask.
+func (w *world) askedCLI() string {
+	w.t.Helper()
+	if w.fake != "" {
+		return w.fake
+	}
+	return geminiCLI(w.t)
+}
 
 // bridgeEnv returns the environment of bridges. They run their own processes, unless
 // the test is about the pool.
@@ -21,7 +48,7 @@ func (w *world) bridgeEnv() []string {
 		w.usePool()
 	}
 	return append(slices.Clone(w.env),
-		"GEMINI_CLI_PATH="+geminiCLI(w.t),
+		"GEMINI_CLI_PATH="+w.askedCLI(),
 		"GEMINI_MIN_INVOCATION_GAP_MS=0", "GEMINI_MAX_CONCURRENT=1", "GEMINI_RUNNER="+runner(w.t), "GEMINI_WARM_WAIT_MS=60000")
 }
 

@@ -195,7 +195,7 @@ func TestPoolIsShared(t *testing.T) {
 
 // A client's key is used for its own requests only.
 func TestPoolKeepsKeysApart(t *testing.T) {
-	w := newWorld(t, says)
+	w := newFakeWorld(t, says)
 	w.usePool()
 	a, b := w.bridge("GEMINI_API_KEY=key-a"), w.bridge("GEMINI_API_KEY=key-b")
 	for range 2 {
@@ -219,7 +219,7 @@ func TestPoolKeepsKeysApart(t *testing.T) {
 // The pool is killed in the middle of a call.
 func TestPoolIsKilled(t *testing.T) {
 	g := newGate()
-	w := newWorld(t, g.script)
+	w := newFakeWorld(t, g.script)
 	w.usePool()
 	c, other := w.bridge(), w.bridge()
 	other.call("query", map[string]any{"prompt": "before"}).want(t, false, "before")
@@ -246,7 +246,7 @@ func TestPoolIsKilled(t *testing.T) {
 // A bridge is killed in the middle of a call: its call ends, its process serves others,
 // and its conversations are dropped.
 func TestPoolLosesABridge(t *testing.T) {
-	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
+	w := newFakeWorld(t, func(r fakemodel.Request) fakemodel.Reply {
 		if strings.Contains(r.Prompt, "hang") {
 			return fakemodel.Reply{Hang: true}
 		}
@@ -280,7 +280,7 @@ func TestPoolLosesABridge(t *testing.T) {
 // first one ends when it continues.
 func TestPoolDoesNotAnswer(t *testing.T) {
 	g := newGate()
-	w := newWorld(t, g.script)
+	w := newFakeWorld(t, g.script)
 	w.usePool()
 	c := w.bridge("POLLUX_POOL_IDLE_MS=20000")
 	c.call("query", map[string]any{"prompt": "before"}).want(t, false, "before")
@@ -304,7 +304,7 @@ func TestPoolDoesNotAnswer(t *testing.T) {
 
 // The pool of another build of Pollux runs next to this one.
 func TestPoolOfAnotherBuild(t *testing.T) {
-	w := newWorld(t, says)
+	w := newFakeWorld(t, says)
 	w.usePool()
 	other := filepath.Join(w.home, "pollux")
 	if out, err := exec.Command("cp", polluxBinary, other).CombinedOutput(); err != nil {
@@ -353,7 +353,7 @@ func TestPoolCannotStart(t *testing.T) {
 					t.Skipf("no mount namespace: %v\n%s", err, out)
 				}
 			}
-			w := newWorld(t, says)
+			w := newFakeWorld(t, says)
 			w.usePool()
 			variable := tt.prepare(w)
 			c := w.connectWith(append(w.bridgeEnv(), variable), append(slices.Clone(tt.wrap), polluxBinary)...)
@@ -372,6 +372,7 @@ func TestPoolCannotStart(t *testing.T) {
 // 64 bridges stay connected to one pool. Eight of them start at the same instant.
 func TestPoolServesManyBridges(t *testing.T) {
 	w := newLoneWorld(t, says)
+	w.useFake()
 	w.usePool()
 	for n := 8; n <= 64; n += 8 {
 		var all []*json.Decoder
@@ -416,11 +417,11 @@ func TestPoolServesManyBridges(t *testing.T) {
 // Gemini CLI outside of a package starts while it is asked for its version. If that is
 // refused, the call says so, and the process does not stay.
 func TestRefusedVersionLeavesNoProcess(t *testing.T) {
-	w := newWorld(t, says)
+	w := newFakeWorld(t, says)
 	w.usePool()
 	cli := filepath.Join(w.home, "wrapper")
 	script := fmt.Sprintf("#!/bin/sh\nif [ \"$1\" = --version ]; then\n\twhile [ ! -e $0.open ]; do sleep 0.1; done\n\techo 0.34.0\n\texit\nfi\nexec %s \"$@\"\n",
-		geminiCLI(t))
+		w.fake)
 	if err := os.WriteFile(cli, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -445,7 +446,7 @@ func TestRefusedVersionLeavesNoProcess(t *testing.T) {
 // The pool ends when it is idle, although bridges are connected. The next call starts
 // another one, and continues the conversation.
 func TestPoolEndsWhenIdle(t *testing.T) {
-	w := newWorld(t, says)
+	w := newFakeWorld(t, says)
 	w.usePool()
 	c := w.bridge("POLLUX_POOL_IDLE_MS=1000")
 	first := c.call("query", map[string]any{"prompt": "my number is 4711"})
@@ -462,7 +463,7 @@ func TestPoolEndsWhenIdle(t *testing.T) {
 // one from another.
 func TestPoolStopsAfterItsCalls(t *testing.T) {
 	g := newGate()
-	w := newWorld(t, g.script)
+	w := newFakeWorld(t, g.script)
 	w.usePool()
 	c := w.bridge("GEMINI_MAX_CONCURRENT=3")
 	answer := c.ask("please wait")
@@ -493,7 +494,7 @@ func TestPoolStopsAfterItsCalls(t *testing.T) {
 // With --now, a call in progress is asked again with a new pool.
 func TestPoolStopsNow(t *testing.T) {
 	g := newGate()
-	w := newWorld(t, g.script)
+	w := newFakeWorld(t, g.script)
 	w.usePool()
 	c := w.bridge()
 	answer := c.ask("please wait")
@@ -549,7 +550,7 @@ func TestPoolRemembersQuotas(t *testing.T) {
 // follows uses that process. tools/list starts nothing, and a call starts nothing if
 // there is no CLI.
 func TestFirstCallStartsTheCLI(t *testing.T) {
-	w := newWorld(t, says)
+	w := newFakeWorld(t, says)
 	w.usePool()
 	none := w.bridge("GEMINI_CLI_PATH=/none/gemini")
 	none.call("ping", nil).want(t, true, "Gemini CLI is not installed")

@@ -128,7 +128,7 @@ func TestWallStands(t *testing.T) {
 // A bridge that requires the wall does not use a pool without one.
 func TestWallIsRequired(t *testing.T) {
 	needWall(t)
-	w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("ok") })
+	w := newFakeWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("ok") })
 	w.usePool()
 	free := w.bridge("POLLUX_WALL=off")
 	free.call("query", map[string]any{"prompt": "one"}).want(t, false, "ok")

@@ -88,7 +88,7 @@ func TestWarmProcessIsKilled(t *testing.T) {
 
 func warmProcessIsKilled(t *testing.T) {
 	release := make(chan struct{})
-	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
+	w := newFakeWorld(t, func(r fakemodel.Request) fakemodel.Reply {
 		if strings.Contains(r.Prompt, "begin") {
 			return fakemodel.Reply{Parts: []fakemodel.Part{{Text: "the beginning of "}, {Text: "the end", Delay: time.Hour}}}
 		}

@@ -172,6 +172,7 @@ type world struct {
 	binary  string   // the pollux that editors start
 	runtime string   // the directory of the pool's socket, if bridges use a pool
 	wrap    []string // the command that starts it, if any
+	fake    string   // the Gemini CLI of bridges, if it is not the real one
 }
 
 func newWorld(t *testing.T, script fakemodel.Script) *world {

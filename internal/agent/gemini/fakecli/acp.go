@@ -2,7 +2,9 @@ package fakecli
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -57,6 +59,7 @@ func command(prompt string, acp bool) bool {
 // An agent is the fake in --acp mode. It answers a prompt as [run] does, where
 // the fault applies. "fake:remember" returns the earlier prompts of the session.
 type agent struct {
+	asks     bool // the model
 	mu       sync.Mutex
 	sessions map[string]*agentSession
 }
@@ -65,7 +68,9 @@ type agentSession struct {
 	id      string
 	model   string
 	prompts []string
-	cancel  chan struct{}
+	cancel  context.CancelFunc
+	// conversation is what an asking fake and the model have said.
+	conversation []content
 }
 
 type rpc struct {
@@ -96,7 +101,7 @@ func runACP(version string) {
 	case MuteACP:
 		time.Sleep(time.Hour)
 	}
-	a := &agent{sessions: make(map[string]*agentSession)}
+	a := &agent{asks: strings.HasSuffix(version, asking), sessions: make(map[string]*agentSession)}
 	in := bufio.NewReader(os.Stdin)
 	for {
 		line, err := in.ReadBytes('\n')
@@ -112,11 +117,14 @@ func runACP(version string) {
 			a.reply(m, map[string]any{"protocolVersion": 1})
 		case "session/new":
 			if version == StrangeACP {
-				a.send(map[string]any{"jsonrpc": "2.0", "id": m.ID, "error": map[string]any{"code": -32000, "message": "Authentication required."}})
+				a.fail(m, -32000, "Authentication required.")
 				continue
 			}
 			a.mu.Lock()
 			s := &agentSession{id: "s" + strconv.Itoa(len(a.sessions)), model: "gemini-fake"}
+			if a.asks {
+				s.model = defaultModel()
+			}
 			a.sessions[s.id] = s
 			a.mu.Unlock()
 			a.reply(m, map[string]any{"sessionId": s.id, "models": map[string]any{"currentModelId": s.model}})
@@ -125,15 +133,18 @@ func runACP(version string) {
 			a.reply(m, map[string]any{})
 		case "session/cancel":
 			if s := a.sessions[m.Params.SessionID]; s != nil && s.cancel != nil {
-				close(s.cancel)
-				s.cancel = nil
+				s.cancel()
 			}
 		case "session/prompt":
 			s := a.sessions[m.Params.SessionID]
+			var ctx context.Context
+			ctx, s.cancel = context.WithCancel(context.Background())
+			if a.asks {
+				go a.ask(ctx, m, s)
+				continue
+			}
 			s.prompts = append(s.prompts, m.Params.Prompt[0].Text)
-			cancel := make(chan struct{})
-			s.cancel = cancel
-			go a.prompt(m, s.id, s.model, slices.Clone(s.prompts), cancel)
+			go a.prompt(m, s.id, s.model, slices.Clone(s.prompts), ctx.Done())
 		}
 	}
 }
@@ -152,7 +163,49 @@ func (a *agent) reply(m rpc, result any) {
 	a.send(map[string]any{"jsonrpc": "2.0", "id": m.ID, "result": result})
 }
 
-func (a *agent) prompt(m rpc, session, model string, prompts []string, cancel chan struct{}) {
+// update sends what has happened in a session.
+func (a *agent) update(session, kind string, fields map[string]any) {
+	fields["sessionUpdate"] = kind
+	params := map[string]any{"sessionId": session, "update": fields}
+	a.send(map[string]any{"jsonrpc": "2.0", "method": "session/update", "params": params})
+}
+
+func (a *agent) say(session, text string) {
+	a.update(session, "agent_message_chunk", map[string]any{"content": map[string]any{"type": "text", "text": text}})
+}
+
+// end answers a prompt.
+func (a *agent) end(m rpc, model, reason string) {
+	count := map[string]any{"input_tokens": 7, "output_tokens": 3}
+	quota := map[string]any{
+		"token_count": count, "model_usage": []any{map[string]any{"model": model, "token_count": count}},
+	}
+	a.reply(m, map[string]any{"stopReason": reason, "_meta": map[string]any{"quota": quota}})
+}
+
+func (a *agent) fail(m rpc, code int, message string) {
+	a.send(map[string]any{"jsonrpc": "2.0", "id": m.ID, "error": map[string]any{"code": code, "message": message}})
+}
+
+// ask answers a prompt with what the model says.
+func (a *agent) ask(ctx context.Context, m rpc, s *agentSession) {
+	s.conversation = append(s.conversation, said("user", m.Params.Prompt[0].Text))
+	answer, err := askModel(ctx, s.model, s.conversation, func(text string) { a.say(s.id, text) })
+	s.conversation = append(s.conversation, said("model", answer))
+	var refused refusal
+	switch {
+	case ctx.Err() != nil:
+		a.end(m, s.model, "cancelled")
+	case errors.As(err, &refused):
+		a.fail(m, int(refused), err.Error())
+	case err != nil:
+		panic(err)
+	default:
+		a.end(m, s.model, "end_turn")
+	}
+}
+
+func (a *agent) prompt(m rpc, session, model string, prompts []string, cancel <-chan struct{}) {
 	prompt := prompts[len(prompts)-1]
 	name, n := "echo", 0
 	if d := directive.FindStringSubmatch(prompt); d != nil {
@@ -162,26 +215,14 @@ func (a *agent) prompt(m rpc, session, model string, prompts []string, cancel ch
 	if command(prompt, true) {
 		name, prompt = "echo", Ran
 	}
-	update := func(kind string, fields map[string]any) {
-		fields["sessionUpdate"] = kind
-		params := map[string]any{"sessionId": session, "update": fields}
-		a.send(map[string]any{"jsonrpc": "2.0", "method": "session/update", "params": params})
-	}
-	say := func(text string) {
-		update("agent_message_chunk", map[string]any{"content": map[string]any{"type": "text", "text": text}})
-	}
+	update := func(kind string, fields map[string]any) { a.update(session, kind, fields) }
+	say := func(text string) { a.say(session, text) }
 	tool := func(name, status string) {
 		id := name + "__" + name + "_1"
 		update("tool_call", map[string]any{"toolCallId": id, "status": "in_progress", "title": "hello.txt"})
 		update("tool_call_update", map[string]any{"toolCallId": id, "status": status, "title": "hello.txt"})
 	}
-	end := func(reason string) {
-		count := map[string]any{"input_tokens": 7, "output_tokens": 3}
-		quota := map[string]any{
-			"token_count": count, "model_usage": []any{map[string]any{"model": model, "token_count": count}},
-		}
-		a.reply(m, map[string]any{"stopReason": reason, "_meta": map[string]any{"quota": quota}})
-	}
+	end := func(reason string) { a.end(m, model, reason) }
 	hang := func() {
 		<-cancel
 		end("cancelled")
@@ -270,7 +311,7 @@ func (a *agent) prompt(m rpc, session, model string, prompts []string, cancel ch
 		say(edit)
 	case "empty":
 	case "error":
-		a.send(map[string]any{"jsonrpc": "2.0", "id": m.ID, "error": map[string]any{"code": n, "message": "no"}})
+		a.fail(m, n, "no")
 		return
 	case "big":
 		say(strings.Repeat("0123456789abcdef", n/16))

@@ -62,7 +62,10 @@ func started() (version string, ok bool) {
 const node = "node.exe"
 
 // Install writes a fake with a version into dir and returns its path.
-func Install(dir, version string) (string, error) {
+func Install(dir, version string) (string, error) { return install(dir, version, version) }
+
+// install writes a fake that says its version, and is started with another one.
+func install(dir, version, started string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", err
@@ -76,9 +79,9 @@ func Install(dir, version string) (string, error) {
 		return "", err
 	}
 	if runtime.GOOS == "windows" {
-		return installShim(bundle, version, self)
+		return installShim(bundle, started, self)
 	}
-	script := fmt.Sprintf("#!/bin/sh\nGORACE=atexit_sleep_ms=10 %s=%s exec %q \"$@\"\n", variable, version, self)
+	script := fmt.Sprintf("#!/bin/sh\nGORACE=atexit_sleep_ms=10 %s=%s exec %q \"$@\"\n", variable, started, self)
 	path := filepath.Join(bundle, "gemini")
 	return path, os.WriteFile(path, []byte(script), 0o755)
 }
@@ -133,6 +136,10 @@ func run(version string) {
 	}
 	if len(os.Args) > 1 && os.Args[1] == "--acp" {
 		runACP(version)
+		return
+	}
+	if strings.HasSuffix(version, asking) {
+		runAsking()
 		return
 	}
 	name, n := "echo", 0
