@@ -134,9 +134,10 @@ trust_level = "trusted"
 				}},
 			})
 	case "qwen": // it asks before it edits a file
-		// Without the last one, it starts itself again with more memory.
+		// Without the last one, it starts itself again with more memory. Without the version, it
+		// would rewrite the settings, and a warm process would start again.
 		return []string{"OPENAI_BASE_URL=" + u.Model + "/v1", "OPENAI_API_KEY=none", "OPENAI_MODEL=scripted", "QWEN_CODE_NO_RELAUNCH=true"},
-			u.write(".qwen/settings.json", `{"security": {"auth": {"selectedType": "openai"}}, "general": {"enableAutoUpdate": false},
+			u.write(".qwen/settings.json", `{"$version": 4, "security": {"auth": {"selectedType": "openai"}}, "general": {"enableAutoUpdate": false},
 		"privacy": {"usageStatisticsEnabled": false}, "ide": {"enabled": true, "hasSeenNudge": true}, "tools": {"approvalMode": "default"}}`)
 	}
 	return nil, fmt.Errorf("unknown agent %q", name)
