@@ -57,36 +57,31 @@ func TestAskCopilot(t *testing.T) {
 			return c
 		},
 	}
-	w.askACP(a)
-
 	// The project's hooks run in every mode, and in a trusted folder some others, and servers.
 	// Each request names the file.
-	c := w.runner(a.row, &a)
-	c.answer("without hooks", nil)
-	below := filepath.Join(w.project, "below")
-	if err := os.Mkdir(below, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	hooks := fmt.Sprintf(`{"version": 1, "hooks": {"sessionStart": [{"type": "command", "bash": "touch %s"}]}}`, pwned("hook"))
-	for name, text := range map[string]string{
-		".github/hooks/evil.json": hooks, ".github/copilot/settings.json": hooks, ".github/copilot/settings.local.json": hooks,
-		".claude/settings.json": hooks, ".claude/settings.local.json": hooks, ".mcp.json": servers("mcp"), ".github/mcp.json": servers("mcp"),
-	} {
-		path := w.file(filepath.FromSlash(name), text)
-		for range 2 {
-			c.fails("with "+name, agent.Unenforceable, path, nil)
-		}
-		c.fails("below "+name, agent.Unenforceable, path, func(req *agent.Request) { req.Dir = below })
-		if err := os.Remove(path); err != nil {
+	a.then = func(c *runnerClient) {
+		below := filepath.Join(w.project, "below")
+		if err := os.Mkdir(below, 0o700); err != nil {
 			t.Fatal(err)
 		}
+		hooks := fmt.Sprintf(`{"version": 1, "hooks": {"sessionStart": [{"type": "command", "bash": "touch %s"}]}}`, pwned("hook"))
+		for name, text := range map[string]string{
+			".github/hooks/evil.json": hooks, ".github/copilot/settings.json": hooks, ".github/copilot/settings.local.json": hooks,
+			".claude/settings.json": hooks, ".claude/settings.local.json": hooks, ".mcp.json": servers("mcp"), ".github/mcp.json": servers("mcp"),
+		} {
+			path := w.file(filepath.FromSlash(name), text)
+			for range 2 {
+				c.fails("with "+name, agent.Unenforceable, path, nil)
+			}
+			c.fails("below "+name, agent.Unenforceable, path, func(req *agent.Request) { req.Dir = below })
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
-	c.Close()
-	if planted, _ := filepath.Glob(filepath.Join(w.project, "PWNED*")); len(planted) > 0 {
-		t.Errorf("the project ran %v", planted)
-	}
+	w.askACP(a)
 
-	a.env = nil
-	c = w.runner(a.row, &a)
+	a.env, a.then = nil, nil
+	c := w.runner(a.row, &a)
 	c.fails("without a login", agent.Auth, "copilot login", nil)
 }

@@ -53,6 +53,8 @@ func TestAskCustom(t *testing.T) {
 	settings := fmt.Sprintf("[bridge]\nwall = \"off\"\nwarm-wait = \"1m\"\nagent = \"mine\"\n[agents.mine]\nacp = %q\nwritable = %q\nvariables = %q\n",
 		own.Command, own.Writable, own.Variables)
 	settings = strings.NewReplacer(`" "`, `", "`).Replace(settings)
+	w.useFake()
+	settings += fmt.Sprintf("[agents.fake]\nacp = [%q, \"--acp\"]\n", w.fake)
 	w.writeHome("config.toml", settings)
 	w.env = append(slices.Concat(w.env, env), "GEMINI_CLI_PATH="+geminiCLI(t), "POLLUX_CONFIG="+filepath.Join(w.home, "config.toml"))
 
@@ -79,7 +81,7 @@ func TestAskCustom(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tool := range tools.Tools {
-		if tool.Name == "query" && !strings.Contains(fmt.Sprint(tool.InputSchema), "gemini is Gemini CLI, mine is mine") {
+		if tool.Name == "query" && !strings.Contains(fmt.Sprint(tool.InputSchema), "gemini is Gemini CLI, fake is fake, mine is mine") {
 			t.Errorf("the tool takes %v", tool.InputSchema)
 		}
 	}
@@ -95,9 +97,10 @@ func TestAskCustom(t *testing.T) {
 	inHome := c.call("query", map[string]any{"prompt": "hello", "workingDirectory": own.Writable[0]})
 	inHome.want(t, true, "mine could change the files of this directory", "agents.mine.writable")
 	c.call("ping", nil).want(t, false, "mine may use any tool, and the kernel keeps it from changing files")
-	for _, command := range [][]string{{"pool", "status"}, {"usage", "--json"}, {"doctor", "mine"}} {
-		out := w.pollux(command...)
-		if !strings.Contains(out, "mine") || command[0] == "doctor" && !strings.Contains(out, "not its version, login and tools") {
+	for want, command := range map[string][]string{
+		"mine process ": {"pool", "status"}, `"mine"`: {"usage", "--json"}, "not its version, login and tools": {"doctor", "fake"},
+	} {
+		if out := w.pollux(command...); !strings.Contains(out, want) {
 			t.Errorf("%v: %s", command, out)
 		}
 	}

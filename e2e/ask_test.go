@@ -18,7 +18,7 @@ import (
 // askEnv returns the environment of pollux ask with the real Gemini CLI.
 func (w *world) askEnv() []string {
 	w.t.Helper()
-	return append(slices.Clone(w.env), "GEMINI_CLI_PATH="+geminiCLI(w.t))
+	return append(slices.Clone(w.env), "GEMINI_CLI_PATH="+w.askedCLI())
 }
 
 // ask runs pollux ask on pipes. It returns what a pipe receives, and the exit code.
@@ -61,6 +61,7 @@ func TestAskOnATerminal(t *testing.T) {
 		t.Errorf("the answer is shown %d times; %v", n, term.cmd.ProcessState)
 	}
 
+	w.useFake()
 	term = w.run(w.project, w.askEnv(), polluxBinary, "ask", "-t", "10m", "what never ends?")
 	term.expect("The beginning of it")
 	term.keys("\x03")
@@ -105,6 +106,7 @@ func TestAskContinues(t *testing.T) {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
 	_, id, _ := strings.Cut(strings.TrimSuffix(filepath.Base(files[0]), ".json"), "-")
+	w.useFake()
 	if out, errs, code := w.ask("--session", id, "what did I say first?"); !strings.Contains(out, "what does hello.txt say?") || !strings.Contains(out, "what did I say?") || code != 0 {
 		t.Errorf("exit code %d, %q and %q", code, out, errs)
 	}
@@ -113,7 +115,7 @@ func TestAskContinues(t *testing.T) {
 // The conversation of a session that uses the pool continues in a copy. The session itself is
 // not affected.
 func TestAskContinuesAPooledSession(t *testing.T) {
-	w := newWorld(t, repeats)
+	w := newFakeWorld(t, repeats)
 	w.usePool()
 	c := w.connectWith(append(w.askEnv(), "GEMINI_WARM_WAIT_MS=60000"), polluxBinary)
 	o := c.call("query", map[string]any{"prompt": "my name is Ann"})

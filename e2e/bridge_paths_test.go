@@ -12,10 +12,10 @@ import (
 
 // The CLI listed the names of files anywhere, and read the transcripts of
 // earlier questions and the user's memory in ~/.gemini. It may read only its
-// working directory, in whatever form it writes a path.
+// working directory, in whatever form it writes a path. TestBridgeIsReadOnly has the other runner.
 func TestBridgeReadsOnlyItsDirectory(t *testing.T) {
 	t.Parallel()
-	eachRunner(t, bridgeReadsOnlyItsDirectory)
+	warmOrEach(t, bridgeReadsOnlyItsDirectory)
 }
 
 func bridgeReadsOnlyItsDirectory(t *testing.T) {

@@ -27,6 +27,9 @@ type bridgeStory struct {
 	run func(t *testing.T, c *bridgeClient)
 	// shared is set if the runner makes no difference: with -short, only warm processes do it.
 	shared bool
+	// own is set if it depends on how Pollux runs a process for each request: with -short, these
+	// are processes of a fake CLI.
+	own bool
 }
 
 var bridgeStories = []bridgeStory{
@@ -39,14 +42,14 @@ var bridgeStories = []bridgeStory{
 		return fakemodel.Reply{Parts: hugeAnswer()}
 	}, run: bridgeHugeAnswer, shared: true},
 	{name: "conversation", mark: "my number", model: func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("Noted.") },
-		run: bridgeConversation},
+		run: bridgeConversation, own: true},
 	{name: "search", mark: "newest Go", model: searches, run: bridgeSearches},
 	{name: "cancelled", mark: "free or hang", model: func(r fakemodel.Request) fakemodel.Reply {
 		if strings.Contains(r.Prompt, "hang now") {
 			return fakemodel.Reply{Hang: true}
 		}
 		return fakemodel.Say("free again")
-	}, run: bridgeCancels},
+	}, run: bridgeCancels, own: true},
 	{name: "structured", mark: "date", model: answersInvalid, run: bridgeStructured, shared: true},
 }
 
@@ -55,27 +58,37 @@ var bridgeStories = []bridgeStory{
 func TestBridgeSession(t *testing.T) {
 	t.Parallel()
 	eachRunnerAndPool(t, func(t *testing.T) {
-		w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
-			for _, story := range bridgeStories {
-				if strings.Contains(r.Prompt, story.mark) {
-					return story.model(r)
-				}
-			}
-			return fakemodel.Say("no story has this prompt: " + r.Prompt)
-		})
-		c := w.bridge("GEMINI_MAX_CONCURRENT=1")
-		for _, story := range bridgeStories {
-			if story.shared && (pooled(t) || testing.Short() && runner(t) != agent.Warmed) {
-				continue
-			}
-			t.Run(story.name, func(t *testing.T) {
-				own, client := *w, *c
-				own.t, client.w = t, &own
-				story.run(t, &client)
-			})
-		}
-		w.wantNothingLeft(c)
+		short := testing.Short() && runner(t) == agent.Spawned
+		bridgeSession(t, newWorld, func(s bridgeStory) bool { return s.shared && (pooled(t) || short) || s.own && short })
 	})
+	if testing.Short() {
+		t.Run("fake/"+agent.Spawned, func(t *testing.T) {
+			bridgeSession(t, newFakeWorld, func(s bridgeStory) bool { return !s.own })
+		})
+	}
+}
+
+func bridgeSession(t *testing.T, world func(*testing.T, fakemodel.Script) *world, left func(bridgeStory) bool) {
+	w := world(t, func(r fakemodel.Request) fakemodel.Reply {
+		for _, story := range bridgeStories {
+			if strings.Contains(r.Prompt, story.mark) {
+				return story.model(r)
+			}
+		}
+		return fakemodel.Say("no story has this prompt: " + r.Prompt)
+	})
+	c := w.bridge("GEMINI_MAX_CONCURRENT=1")
+	for _, story := range bridgeStories {
+		if left(story) {
+			continue
+		}
+		t.Run(story.name, func(t *testing.T) {
+			own, client := *w, *c
+			own.t, client.w = t, &own
+			story.run(t, &client)
+		})
+	}
+	w.wantNothingLeft(c)
 }
 
 // echo is a model that repeats the prompt and names the images.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 	"pollux/internal/agent"
 	"pollux/internal/fakemodel"
 	"pollux/internal/paths"
+	"pollux/internal/wall"
 )
 
 // A bridgeClient is an MCP client of `pollux bridge`, which runs the real
@@ -194,6 +196,8 @@ func readsThenAnswers(r fakemodel.Request) fakemodel.Reply {
 	return fakemodel.Say("It says: " + string(r.Results[0].Response))
 }
 
+// The CLI reads a file and answers, behind the wall where the kernel has one. It still keeps its own
+// state.
 func TestBridgeQueryReadsAndAnswers(t *testing.T) {
 	t.Parallel()
 	eachRunnerAndPool(t, bridgeQueryReadsAndAnswers)
@@ -202,7 +206,12 @@ func TestBridgeQueryReadsAndAnswers(t *testing.T) {
 func bridgeQueryReadsAndAnswers(t *testing.T) {
 	w := newWorld(t, readsThenAnswers)
 	w.file("hello.txt", "good morning")
-	c := w.bridge("PATH=" + machinePath) // this machine's own Node.js
+	env := []string{"PATH=" + machinePath} // this machine's own Node.js
+	walled := wall.Available() == nil
+	if walled {
+		env = append(env, "POLLUX_WALL=require")
+	}
+	c := w.bridge(env...)
 	o := c.call("query", map[string]any{"prompt": "what does hello.txt say?"})
 	o.want(t, false, "It says", "good morning")
 	if strings.Contains(o.text, "I will read it") {
@@ -213,13 +222,35 @@ func bridgeQueryReadsAndAnswers(t *testing.T) {
 	}
 	for next(t, "report of the reading", c.reported) != "reading hello.txt" {
 	}
+	if runner(t) == agent.Spawned || !testing.Short() { // TestWarmChangeMode has a warm process
+		c.call("query", map[string]any{"prompt": "go on", "changeMode": true}).want(t, false)
+	}
+	state := 0
+	filepath.WalkDir(filepath.Join(w.home, ".gemini"), func(_ string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			state++
+		}
+		return err
+	})
+	if state < 2 { // more than the settings of newWorld
+		t.Error("the CLI has written none of its own files")
+	}
+	if w.runtime != "" && walled {
+		if status := w.pollux("pool", "status"); !strings.Contains(status, "the kernel keeps agents from changing files") {
+			t.Errorf("the status is\n%s", status)
+		}
+	}
 	w.wantNothingLeft(c)
 }
+
+// outside are files that are not in the project.
+const outside = "../*"
 
 // attack is a model that tries to write, to run commands and to read what it
 // must not.
 func attack(r fakemodel.Request) fakemodel.Reply {
 	calls := []fakemodel.Part{
+		{Call: "glob", Args: map[string]any{"pattern": outside}},
 		{Call: "exit_plan_mode", Args: map[string]any{"plan_filename": "plan.md"}},
 		{Call: "write_file", Args: map[string]any{"file_path": "written.txt", "content": "evil\n"}},
 		{Call: "replace", Args: map[string]any{"file_path": "hello.txt", "old_string": "good", "new_string": "evil", "instruction": "x"}},
@@ -294,13 +325,28 @@ func bridgeIsReadOnly(t *testing.T) {
 	c := w.bridge()
 	before := w.tree()
 	c.call("query", map[string]any{"prompt": "go"}).want(t, false, "tried everything")
-	c.call("query", map[string]any{"prompt": "go", "changeMode": true}).want(t, false, "tried everything")
-	c.call("search", map[string]any{"query": "go"}).want(t, false, "tried everything")
-	c.call("structured", map[string]any{"prompt": "go", "schema": map[string]any{"type": "object"}}).want(t, true)
+	again := !testing.Short() || runner(t) == agent.Warmed // the tools start the CLI in the same way
+	if again {
+		c.call("query", map[string]any{"prompt": "go", "changeMode": true}).want(t, false, "tried everything")
+		c.call("search", map[string]any{"query": "go"}).want(t, false, "tried everything")
+		c.call("structured", map[string]any{"prompt": "go", "schema": map[string]any{"type": "object"}}).want(t, true)
+	}
+	denied := false
+	for _, r := range w.model.Requests() {
+		for _, result := range r.Results {
+			denied = denied || result.Name == "glob" && strings.Contains(string(result.Response), "denied by policy")
+		}
+	}
+	if !denied {
+		t.Errorf("the CLI may list %s", outside)
+	}
 	if got := w.tree(); got != before {
 		t.Fatalf("the files changed: %s", got)
 	}
 	c.call("ping", nil).want(t, false, "enforced", "read_file", current)
+	if !again {
+		return
+	}
 
 	alone := exec.Command(geminiCLI(t), "--output-format=stream-json", "-p", "go")
 	alone.Env, alone.Dir = w.env, w.project
@@ -338,28 +384,27 @@ func TestBridgeFallsBackOnQuota(t *testing.T) {
 }
 
 func bridgeFallsBackOnQuota(t *testing.T) {
-	for name, refuse := range map[string]fakemodel.Reply{
-		"per day":    {Status: 429, PerDay: true, Message: "You exceeded your current quota."},
-		"per minute": {Status: 429, Message: "You exceeded your current quota. Please retry in 20s."},
-		"overloaded": {Status: 503, Message: "The model is overloaded. Please try again later."},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
-				if r.Model == "gemini-2.5-pro" {
-					return refuse
-				}
-				return fakemodel.Say("the other one's answer")
-			})
-			c := w.bridge()
-			o := c.call("query", map[string]any{"prompt": "hi", "model": "gemini-2.5-pro"})
-			o.want(t, false, "the other one's answer", "answered by gemini-2.5-flash, because gemini-2.5-pro failed")
-			fallback, _ := o.Meta["fallback"].(map[string]any)
-			if o.Meta["model"] != "gemini-2.5-flash" || fallback["from"] != "gemini-2.5-pro" || fallback["to"] != "gemini-2.5-flash" {
-				t.Errorf("_meta is %v", o.Meta)
-			}
-			w.wantNothingLeft(c)
-		})
+	refuse := map[string]fakemodel.Reply{
+		"gemini-2.5-pro":        {Status: 429, PerDay: true, Message: "You exceeded your current quota."},
+		"gemini-2.5-flash-lite": {Status: 429, Message: "You exceeded your current quota. Please retry in 20s."},
+		"gemini-2.0-flash":      {Status: 503, Message: "The model is overloaded. Please try again later."},
 	}
+	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
+		if reply, ok := refuse[r.Model]; ok {
+			return reply
+		}
+		return fakemodel.Say("the other one's answer")
+	})
+	c := w.bridge()
+	for model, reply := range refuse {
+		o := c.call("query", map[string]any{"prompt": "hi", "model": model})
+		o.want(t, false, "the other one's answer", "answered by gemini-2.5-flash, because "+model+" failed")
+		fallback, _ := o.Meta["fallback"].(map[string]any)
+		if o.Meta["model"] != "gemini-2.5-flash" || fallback["from"] != model || fallback["to"] != "gemini-2.5-flash" {
+			t.Errorf("after %+v, _meta is %v", reply, o.Meta)
+		}
+	}
+	w.wantNothingLeft(c)
 }
 
 func TestBridgeErrorsNameTheNextStep(t *testing.T) {
@@ -489,7 +534,11 @@ func bridgeLeavesNoCLI(t *testing.T) {
 			if testing.Short() && runner(t) == agent.Spawned && (name == "client gone" || name == "hung up upon") {
 				t.Skip("the bridge ends its runner as after a SIGTERM")
 			}
-			w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Reply{Hang: true} })
+			world := newFakeWorld
+			if name == "killed" || !testing.Short() { // only a killed bridge cannot end the CLI
+				world = newWorld
+			}
+			w := world(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Reply{Hang: true} })
 			c := w.bridge()
 			go c.CallTool(w.context(), &mcp.CallToolParams{Name: "query", Arguments: map[string]any{"prompt": "hang"}})
 			if _, err := w.model.Wait(w.context(), func(fakemodel.Request) bool { return true }); err != nil {

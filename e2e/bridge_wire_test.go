@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"pollux/internal/agent/gemini/fakecli"
 	"pollux/internal/fakemodel"
@@ -55,13 +56,10 @@ func (w *world) bridgeEnv() []string {
 // The npm MCP client SDK, on which Claude Code, Cursor and VS Code are built.
 func TestBridgeNpmSDK(t *testing.T) {
 	sdk := installed(t, "mcp-sdk", "node_modules", "@modelcontextprotocol", "sdk")
-	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
+	w := newFakeWorld(t, func(r fakemodel.Request) fakemodel.Reply {
 		switch {
 		case strings.Contains(r.Prompt, "edit it"):
-			if r.Step == 0 {
-				return fakemodel.CallTool("write_file", map[string]any{"file_path": "hello.txt", "content": "good evening"})
-			}
-			return fakemodel.Say("I changed it.")
+			return fakemodel.Say("I changed it.\n\n**FILE: hello.txt:1-1**\n===OLD===\ngood morning\n===NEW===\ngood evening\n===END===\n")
 		case strings.Contains(r.Prompt, "change nothing"):
 			return fakemodel.Say("Nothing needs to change.")
 		case strings.Contains(r.Prompt, "long"):
@@ -75,14 +73,15 @@ func TestBridgeNpmSDK(t *testing.T) {
 		case strings.Contains(r.Prompt, "hang"):
 			return fakemodel.Reply{Hang: true}
 		}
-		return readsThenAnswers(r)
+		// The client receives words while the model writes.
+		return fakemodel.Reply{Parts: []fakemodel.Part{{Text: "It says: "}, {Text: "good morning", Delay: 1500 * time.Millisecond}}}
 	})
 	w.file("hello.txt", "good morning")
 	cmd := exec.CommandContext(w.context(), "node", filepath.Join(repo, "e2e", "testdata", "bridge.mjs"), filepath.Join(sdk, "..", "..", ".."), polluxBinary)
 	cmd.Env, cmd.Dir = w.bridgeEnv(), w.project
 	out, err := cmd.CombinedOutput()
 	want := `tools cancel-job,change,close-session,fetch-chunk,list-jobs,list-sessions,ping,query,search,start-job,structured,wait-job
-query It says: {"output":"good morning"} gemini-2.5-flash false
+query It says: good morning gemini-2.5-flash false
 progress true
 long true true
 structured {"a":[1,2]} {"a":[1,2]} 1
@@ -91,7 +90,7 @@ change false 0 undefined
 error true timeout is 0: give milliseconds from 1 to 1800000
 ping false true
 cancelled
-again It says: {"output":"good morning"}
+again It says: good morning
 `
 	if err != nil || string(out) != want {
 		t.Errorf("%v\n%s\nwant\n%s", err, out, want)
@@ -102,7 +101,7 @@ again It says: {"output":"good morning"}
 func TestBridgeInspector(t *testing.T) {
 	node := installed(t, "node", "node_modules", "node-linux-"+nodeArch(), "bin", "node")
 	inspector := installed(t, "inspector", "node_modules", ".bin", "mcp-inspector")
-	w := newWorld(t, readsThenAnswers)
+	w := newFakeWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("It says: good morning") })
 	w.file("hello.txt", "good morning")
 	for _, test := range []struct {
 		args []string

@@ -11,8 +11,8 @@ import (
 	"pollux/internal/fakemodel"
 )
 
-// Causes of the other agents. The real agent behaves as doctor says. TestCopilot has the healthy
-// Copilot CLI.
+// Causes of the other agents. The real agent behaves as doctor says: with -short, opencode and
+// Copilot CLI are asked about one cause each. TestCopilot has the healthy Copilot CLI.
 func TestDoctorAgents(t *testing.T) {
 	if !isolated(t) {
 		return
@@ -49,6 +49,9 @@ func TestDoctorAgents(t *testing.T) {
 				waitFor(t, "the lock", func() bool { return len(p.claudeLocks()) > 0 })
 				p.set(tt.env...)
 				p.wantOf("opencode", tt.want...)
+				if !askedOf(name, "does not ask") {
+					return
+				}
 				cli := p.opencode(append(slices.Clone(p.env), own...), bin)
 				if !tt.chose {
 					waitFor(t, "the agent", func() bool { return len(p.editor.agents(t)) == 1 })
@@ -157,6 +160,9 @@ func TestDoctorAgents(t *testing.T) {
 					tt.then(p)
 				}
 				p.wantOf("copilot", tt.want...)
+				if !askedOf(name, "a folder above") {
+					return
+				}
 				cli := p.screen(append(slices.Clone(p.env), w.copilotEnv()...), bin)
 				cli.see(copilotReady)
 				cli.ask("hello")

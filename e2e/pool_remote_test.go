@@ -23,8 +23,9 @@ type farPool struct {
 	env  []string // the environment there
 }
 
-func newFarPool(t *testing.T, script fakemodel.Script) farPool {
-	w := newWorld(t, script)
+func newFarPool(w *world) farPool {
+	t := w.t
+	t.Helper()
 	f := farPool{world: w, here: filepath.Join(w.home, "here")}
 	tmp := filepath.Join(w.home, "tmp")
 	for _, dir := range []string{f.here, tmp} {
@@ -36,7 +37,7 @@ func newFarPool(t *testing.T, script fakemodel.Script) farPool {
 		"PATH=" + os.Getenv("PATH"), "HOME=" + tmp, "TMPDIR=" + tmp, "XDG_RUNTIME_DIR=" + tmp, "LANG=C.UTF-8",
 		"GORACE=" + os.Getenv("GORACE"), "GEMINI_CLI_PATH=/not/here", "GEMINI_WARM_WAIT_MS=60000",
 	}
-	w.env = append(w.env, "GEMINI_CLI_PATH="+geminiCLI(t), "GEMINI_WARM_WAIT_MS=60000")
+	w.env = append(w.env, "GEMINI_CLI_PATH="+w.askedCLI(), "GEMINI_WARM_WAIT_MS=60000")
 	t.Cleanup(func() {
 		w.pollux("pool", "stop")
 		for _, pattern := range []string{"tmp/pollux/pool-*", "tmp/pollux-bridge-*", "home/tmp/pollux/pool-*", "home/tmp/pollux-*"} {
@@ -135,12 +136,12 @@ func wantRenamed(t *testing.T, o outcome, dir string) {
 // files there. The project has another path there, a symbolic link.
 func TestPoolSSH(t *testing.T) {
 	var project string
-	f := newFarPool(t, func(r fakemodel.Request) fakemodel.Reply {
+	f := newFarPool(newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
 		if strings.Contains(r.Prompt, "rename") {
 			return renames(r, project)
 		}
 		return readsThenAnswers(r)
-	})
+	}))
 	project = f.project
 	f.write("greet.py", "def greet():\n    pass\n")
 	f.file("hello.txt", "good morning from far away")
@@ -175,10 +176,10 @@ func TestPoolSSHLost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			again := make(chan struct{})
-			f := newFarPool(t, func(r fakemodel.Request) fakemodel.Reply {
+			f := newFarPool(newFakeWorld(t, func(r fakemodel.Request) fakemodel.Reply {
 				<-again
 				return fakemodel.Say("answered")
-			})
+			}))
 			c := f.bridge([]string{f.ssh()}, "--ssh", "far", "--map", f.here+"="+f.project)
 			answer := make(chan outcome, 1)
 			go func() { answer <- c.call("query", map[string]any{"prompt": "wait"}) }()
@@ -215,12 +216,12 @@ func TestPoolContainer(t *testing.T) {
 		t.Skip("needs root")
 	}
 	var project string
-	f := newFarPool(t, func(r fakemodel.Request) fakemodel.Reply {
+	f := newFarPool(newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
 		if strings.Contains(r.Prompt, "rename") {
 			return renames(r, project)
 		}
 		return readsThenAnswers(r)
-	})
+	}))
 	project = f.project
 	f.file("hello.txt", "good morning")
 	f.file("greet.py", "def greet():\n    pass\n")
@@ -253,7 +254,7 @@ func TestPoolContainer(t *testing.T) {
 
 // Wrong addresses get errors with the next step.
 func TestPoolRemoteErrors(t *testing.T) {
-	f := newFarPool(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("ok") })
+	f := newFarPool(newFakeWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("ok") }))
 	ssh := f.ssh()
 	config := strings.TrimPrefix(ssh, "POLLUX_SSH=ssh -F ")
 	text, err := os.ReadFile(config)

@@ -33,7 +33,9 @@ func TestNpmPackage(t *testing.T) {
 		}
 		return string(text)
 	}
-	run(filepath.Join(repo, "release", "npm", "pack.sh"), "1.2.3", out, nodePlatform()+"="+polluxBinary, "other-x64="+polluxBinary)
+	other := filepath.Join(w.home, "other")
+	w.writeHome("other", "the binary of another system")
+	run(filepath.Join(repo, "release", "npm", "pack.sh"), "1.2.3", out, nodePlatform()+"="+polluxBinary, "other-x64="+other)
 	tarball := filepath.Join(out, "pollux-gemini-1.2.3.tgz")
 	for name, args := range map[string][]string{"scripts": nil, "no scripts": {"--ignore-scripts"}} {
 		t.Run(name, func(t *testing.T) {

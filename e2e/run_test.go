@@ -225,7 +225,7 @@ func TestProcess1(t *testing.T) {
 		})
 		for j, kind := range editortest.Kinds {
 			t.Run(kind.Name+" "+a.name, func(t *testing.T) {
-				if testing.Short() && (i+j)%2 != 0 {
+				if testing.Short() && (i+j)%2 == 0 {
 					t.Skip("the other agent runs in this editor")
 				}
 				w := newClaudeWorld(t, silent)

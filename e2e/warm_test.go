@@ -149,6 +149,10 @@ func TestBridgeJob(t *testing.T) {
 // change; the result has the edits and the diff.
 func TestWarmChangeMode(t *testing.T) {
 	t.Parallel()
+	if testing.Short() { // TestPoolSSH and TestPoolContainer have a pool
+		t.Run(agent.Warmed, warmChangeMode)
+		return
+	}
 	warmAndPool(t, warmChangeMode)
 }
 
@@ -209,27 +213,28 @@ func warmChangeMode(t *testing.T) {
 // client allows. In change mode it gets a private home, and writing there ends
 // the call.
 func TestWarmChangeModeSparesTheHome(t *testing.T) {
+	var own string
+	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
+		if r.Step == 0 {
+			path := filepath.Join(own, filepath.FromSlash(lastLine(r.Prompt)))
+			return fakemodel.CallTool("write_file", map[string]any{"file_path": path, "content": "planted\n"})
+		}
+		return fakemodel.Say("Done.")
+	})
+	own = filepath.Join(w.home, ".gemini")
+	c := w.bridge()
 	for _, name := range []string{"GEMINI.md", "settings.json", "tmp/project/evil.txt"} {
-		t.Run(name, func(t *testing.T) {
-			var at string
-			w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
-				if r.Step == 0 {
-					return fakemodel.CallTool("write_file", map[string]any{"file_path": at, "content": "planted\n"})
-				}
-				return fakemodel.Say("Done.")
-			})
-			at = filepath.Join(w.home, ".gemini", filepath.FromSlash(name))
-			c := w.bridge()
-			o := c.call("query", map[string]any{"prompt": "change it", "changeMode": true})
-			if after, _ := os.ReadFile(at); strings.Contains(string(after), "planted") {
-				t.Errorf("%s is now %q; the call: %s", at, after, o.text)
+		// The same holds if the workspace is the home itself.
+		for _, dir := range []string{w.project, w.home} {
+			seen := len(w.model.Requests())
+			o := c.call("query", map[string]any{"prompt": name, "changeMode": true, "workingDirectory": dir})
+			if after, _ := os.ReadFile(filepath.Join(own, filepath.FromSlash(name))); strings.Contains(string(after), "planted") {
+				t.Errorf("in %s, %s is now %q; the call: %s", dir, name, after, o.text)
 			}
-			// The same holds if the workspace is the home itself.
-			c.call("query", map[string]any{"prompt": "change it", "changeMode": true, "workingDirectory": w.home})
-			if after, _ := os.ReadFile(at); strings.Contains(string(after), "planted") {
-				t.Errorf("%s is now %q", at, after)
+			if len(w.model.Requests()) == seen {
+				t.Errorf("in %s, the model was not asked for %s: %s", dir, name, o.text)
 			}
-		})
+		}
 	}
 }
 

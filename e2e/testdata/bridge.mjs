@@ -26,7 +26,7 @@ const first = (r) => r.content[0].text;
 
 let r = await call("query", { prompt: "what does hello.txt say?" });
 console.log("query", first(r), r._meta.model, r._meta.partial);
-console.log("progress", progress.includes("reading hello.txt"));
+console.log("progress", progress.some((text) => text.includes("It says")));
 r = await call("query", { prompt: "long" });
 const { cacheKey, total } = r._meta.chunk;
 let joined = first(r);
