@@ -85,7 +85,7 @@ var securityTests = map[string]string{
 	"a proposal changes nothing before you accept it, and never decides itself":              "TestEditorDecidesOnlyWhenAsked",
 	"Behind the wall, the agent can read and run all that you can":                           "TestOutside TestInside TestFiles TestParents TestStrangePaths TestWritable",
 	"A test takes the policy away and lets the model call its tools for writing":             "TestWallHoldsWithoutThePolicy",
-	"The agent works behind the wall, and Pollux ends it as before":                          "TestWallStands TestSameProcess TestBridgeLeavesNoCLI",
+	"The agent works behind the wall, and Pollux ends it as before":                          "TestBridgeQueryReadsAndAnswers TestSameProcess TestBridgeLeavesNoCLI",
 	"With `bridge.wall = \"require\"` no agent is asked without the wall":                    "TestWall TestPoolWithoutTheWall TestWallIsRequired",
 	"An agent of your settings (`[agents.NAME]`), which Pollux does not know":                "TestWallOfAnUnknownAgent TestAskCustom TestRequestsAreRefused TestCustomAgentStarts TestCustomAgentIsNotRun",
 	"uses no conversation without these permissions":                                         "TestAskCodex TestConnUnenforced",
