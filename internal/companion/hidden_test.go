@@ -28,7 +28,7 @@ func TestHiddenChangeOutsideTheWorkspace(t *testing.T) {
 		if path == link {
 			actual = outside
 		}
-		if err := c.Propose(t.Context(), s, Proposal{Path: path, Text: "new\n", Hidden: true}); err != nil {
+		if err := c.Propose(s, Proposal{Path: path, Text: "new\n", Hidden: true}); err != nil {
 			t.Fatal(err)
 		}
 		if text := receive(t, v.texts); !strings.Contains(text, "outside the workspace ("+c.dir+"): "+actual) {
@@ -37,7 +37,7 @@ func TestHiddenChangeOutsideTheWorkspace(t *testing.T) {
 		if d := receive(t, v.opened); d.Path != path || d.Original != old || d.Text() != "new\n" {
 			t.Errorf("the diff is %+v", d)
 		}
-		if _, err := c.Withdraw(t.Context(), s, path); err != nil {
+		if _, err := c.Withdraw(s, path); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -46,7 +46,7 @@ func TestHiddenChangeOutsideTheWorkspace(t *testing.T) {
 	if err := os.WriteFile(outside, []byte("caf\xe9"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Propose(t.Context(), s, Proposal{Path: outside, Text: "new\n", Hidden: true}); err != nil {
+	if err := c.Propose(s, Proposal{Path: outside, Text: "new\n", Hidden: true}); err != nil {
 		t.Fatal(err)
 	}
 	if text := receive(t, v.texts); !strings.Contains(text, "not UTF-8") || !strings.Contains(text, "answer no") {
