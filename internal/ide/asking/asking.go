@@ -71,6 +71,77 @@ func (m Mode) Write() error {
 	return disk.WriteFile(m.Path, []byte(m.Text))
 }
 
+// Settings are what a file of settings says about changes to files.
+type Settings struct {
+	Path  string
+	Mode  string   // the mode that the agent starts in; "" if the file chooses none
+	Allow []string // the rules that let the agent use tools without asking
+	Err   error    // why the file cannot be read; it names the file
+}
+
+// ReadSettings reads files of settings. get returns what counts of one. A file that does not
+// exist says nothing.
+func ReadSettings[T any](get func(file T) (mode string, allow []string), paths ...string) (all []Settings) {
+	for _, path := range paths {
+		var file T
+		set := Settings{Path: path, Err: Read(path, &file)}
+		if set.Err == nil {
+			set.Mode, set.Allow = get(file)
+		}
+		all = append(all, set)
+	}
+	return all
+}
+
+// A Choice is how the user of an agent chooses its mode.
+type Choice struct {
+	// Flag chooses a mode. In the mode "default", the agent asks.
+	Flag string
+	// SkipFlags are flags that choose the mode Skip.
+	Skip      string
+	SkipFlags []string
+	// Silent are the modes in which the agent does not ask, and Default names its own mode, which
+	// it has without a choice, if it does not ask in that.
+	Silent  []string
+	Default string
+	// Ask says how to make a running agent ask.
+	Ask string
+}
+
+// Chosen returns the mode that the arguments choose, or else the first of the settings that does,
+// and where it is chosen. Both are empty if none is chosen.
+func (c Choice) Chosen(s Start, settings []Settings) (mode, from string) {
+	if mode, set := s.Flag(c.Flag); set {
+		return mode, c.Flag
+	}
+	if _, set := s.Flag(c.SkipFlags...); set {
+		return c.Skip, c.SkipFlags[0]
+	}
+	for _, set := range settings {
+		if set.Mode != "" {
+			return set.Mode, set.Path
+		}
+	}
+	return "", ""
+}
+
+// Mode returns whether the agent asks by its mode. A project may not choose a silent mode.
+func (c Choice) Mode(s Start, settings []Settings) Mode {
+	mode, from := c.Chosen(s, settings)
+	asks := []string{c.Flag, "default"}
+	switch {
+	case mode == "" && c.Default != "":
+		return Mode{Args: asks, Silent: c.Default, Ask: c.Ask}
+	case !slices.Contains(c.Silent, mode):
+		return Mode{}
+	}
+	m := Mode{Silent: mode + " mode (" + from + ")", Ask: c.Ask}
+	if s.FromProject(from) {
+		m.Args = asks
+	}
+	return m
+}
+
 // A Rule lets an agent use a tool without asking.
 type Rule struct {
 	Text string // such as "Edit(src/**)"
@@ -88,6 +159,14 @@ func (s Start) Allowed(rules []string, from string, tools ...string) (allowed []
 		}
 	}
 	return allowed
+}
+
+// AllowedBySettings is [Start.Allowed] for the rules in files of settings.
+func (s Start) AllowedBySettings(settings []Settings, tools ...string) (rules []Rule) {
+	for _, set := range settings {
+		rules = append(rules, s.Allowed(set.Allow, set.Path, tools...)...)
+	}
+	return rules
 }
 
 // AllowedByHeaders returns the rules in the headers of Markdown files in a directory of the

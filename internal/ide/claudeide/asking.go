@@ -8,33 +8,20 @@ import (
 	"pollux/internal/ide/asking"
 )
 
-// manualMode is how a running Claude Code is made to ask.
-const manualMode = `press Shift+Tab in Claude Code until it says "manual mode"`
+var claudeChoice = asking.Choice{
+	Flag: "--permission-mode", Skip: "bypassPermissions", SkipFlags: []string{"--dangerously-skip-permissions"},
+	Silent: []string{"auto", "acceptEdits", "bypassPermissions"}, Default: "auto mode (Claude Code's default)",
+	Ask: `press Shift+Tab in Claude Code until it says "manual mode"`,
+}
 
 // ClaudeAsking returns whether Claude Code asks before it changes a file. In "auto", its
 // own default, it does not.
 func ClaudeAsking(s asking.Start) asking.Mode {
-	manual := []string{"--permission-mode", "default"}
-	mode, from := "bypassPermissions", "--dangerously-skip-permissions"
-	if _, skips := s.Flag(from); !skips {
-		mode, from, _ = PermissionMode(s)
-	}
-	if flag, set := s.Flag("--permission-mode"); set {
-		mode, from = flag, "--permission-mode"
-	}
 	if _, prints := s.Flag("--print", "-p"); prints {
 		return asking.Mode{} // it connects to no companion
 	}
-	var m asking.Mode
-	switch mode {
-	case "":
-		m = asking.Mode{Args: manual, Silent: "auto mode (Claude Code's default)", Ask: manualMode}
-	case "auto", "acceptEdits", "bypassPermissions":
-		m = asking.Mode{Silent: mode + " mode (" + from + ")", Ask: manualMode}
-		if s.FromProject(from) {
-			m.Args = manual
-		}
-	}
+	settings := Settings(s)
+	m := claudeChoice.Mode(s, settings)
 	var more asking.Mode
 	switch own, set := s.Flag("--settings"); {
 	case !set:
@@ -42,7 +29,7 @@ func ClaudeAsking(s asking.Start) asking.Mode {
 	case own == askRules:
 		return m
 	}
-	return s.Overrule(m, allowing(s), more)
+	return s.Overrule(m, allowing(s, settings), more)
 }
 
 // editTools are the tools with which Claude Code changes files. askRules, as settings, make
@@ -52,18 +39,11 @@ var editTools = []string{"Edit", "Write", "NotebookEdit"}
 const askRules = `{"permissions":{"ask":["Edit","Write","NotebookEdit"]}}`
 
 // allowing returns the rules that let Claude Code change files in its manual mode.
-func allowing(s asking.Start) (rules []asking.Rule) {
+func allowing(s asking.Start, settings []asking.Settings) (rules []asking.Rule) {
 	for _, flag := range []string{"--allowedTools", "--allowed-tools"} {
 		rules = append(rules, s.AllowedByFlag(flag, editTools...)...)
 	}
-	for _, layer := range layers(s.Home("CLAUDE_CONFIG_DIR", ".claude"), s.Dir) {
-		var file struct {
-			Permissions struct{ Allow []string }
-		}
-		if asking.Read(layer.path, &file) == nil {
-			rules = append(rules, s.Allowed(file.Permissions.Allow, layer.path, editTools...)...)
-		}
-	}
+	rules = append(rules, s.AllowedBySettings(settings, editTools...)...)
 	for _, dir := range s.Dirs() {
 		for _, kind := range []string{"commands", "skills"} {
 			rules = append(rules, s.AllowedByHeaders(filepath.Join(dir, ".claude", kind), []string{"allowed-tools"}, editTools...)...)
@@ -72,53 +52,30 @@ func allowing(s asking.Start) (rules []asking.Rule) {
 	return rules
 }
 
-// PermissionMode returns the permission mode in which Claude Code starts by its settings,
-// and the file that says so. Both are empty if no effective setting chooses one. errs has
-// a problem for each file that cannot be read.
-func PermissionMode(s asking.Start) (mode, from string, errs []error) {
-	home := s.Home("CLAUDE_CONFIG_DIR", ".claude")
-	for _, layer := range layers(home, s.Dir) {
-		var file struct {
-			Permissions struct{ DefaultMode string }
-		}
-		if err := asking.Read(layer.path, &file); err != nil {
-			errs = append(errs, err)
-		}
-		if set := file.Permissions.DefaultMode; set != "" && from == "" {
-			mode, from = layer.allow(set), layer.path
-		}
-	}
-	return mode, from, errs
-}
-
-// A layer is a file of settings.
-type layer struct {
-	path       string
-	repository bool // it may come with the project
-}
-
-// allow returns the mode that Claude Code starts in if the file sets mode. A repository
-// may not turn off the questions: Claude Code then starts as if there were no settings,
-// or in its manual mode.
-func (l layer) allow(mode string) string {
-	switch {
-	case l.repository && mode == "auto":
-		return ""
-	case l.repository && mode == "bypassPermissions":
-		return "default"
-	}
-	return mode
-}
-
-// layers returns the files of settings, the strongest first.
-func layers(home, dir string) []layer {
+// Settings returns what Claude Code's files of settings say, the strongest first, with the modes
+// in which Claude Code starts. The project's files may not turn off the questions: with "auto" in one,
+// Claude Code starts as if no file chose a mode, and with "bypassPermissions" in its manual mode.
+func Settings(s asking.Start) []asking.Settings {
 	managed := cmp.Or(map[string]string{
 		"darwin": "/Library/Application Support/ClaudeCode", "windows": `C:\Program Files\ClaudeCode`,
 	}[runtime.GOOS], "/etc/claude-code")
-	return []layer{
-		{filepath.Join(managed, "managed-settings.json"), false},
-		{filepath.Join(dir, ".claude", "settings.local.json"), true},
-		{filepath.Join(dir, ".claude", "settings.json"), true},
-		{filepath.Join(home, "settings.json"), false},
+	type file struct {
+		Permissions struct {
+			DefaultMode string
+			Allow       []string
+		}
 	}
+	all := asking.ReadSettings(func(f file) (string, []string) { return f.Permissions.DefaultMode, f.Permissions.Allow },
+		filepath.Join(managed, "managed-settings.json"),
+		filepath.Join(s.Dir, ".claude", "settings.local.json"),
+		filepath.Join(s.Dir, ".claude", "settings.json"),
+		filepath.Join(s.Home("CLAUDE_CONFIG_DIR", ".claude"), "settings.json"))
+	local, project, user := &all[1], &all[2], &all[3]
+	switch cmp.Or(local.Mode, project.Mode) {
+	case "auto":
+		local.Mode, project.Mode, user.Mode = "", "", ""
+	case "bypassPermissions":
+		local.Mode = "default"
+	}
+	return all
 }

@@ -12,14 +12,14 @@ import (
 // GeminiAsking returns whether Gemini CLI asks before it changes a file. It does, unless
 // its user has chosen another mode, or a rule lets it write.
 func GeminiAsking(s asking.Start) asking.Mode {
-	var file struct {
+	type file struct {
 		General struct{ DefaultApprovalMode string }
+		Tools   struct{ Allowed []string }
 	}
-	mode, from := approvalMode(s, ".gemini", &file, func() string { return file.General.DefaultApprovalMode })
-	var m asking.Mode
-	if mode == "auto_edit" || mode == "yolo" {
-		m = made(s, mode, from, "press Shift+Tab in Gemini CLI until it no longer accepts edits")
-	}
+	settings := asking.ReadSettings(func(f file) (string, []string) {
+		return f.General.DefaultApprovalMode, f.Tools.Allowed
+	}, settingsFiles(s, ".gemini")...)
+	m := choice([]string{"auto_edit", "yolo"}, "", "press Shift+Tab in Gemini CLI until it no longer accepts edits").Mode(s, settings)
 	policies := filepath.Join(s.Home("", ".gemini"), "policies")
 	more := asking.Mode{Path: asking.StatePath("gemini.toml"), Text: askPolicy}
 	switch own, set := s.Flag("--policy"); {
@@ -32,15 +32,7 @@ func GeminiAsking(s asking.Start) asking.Mode {
 		more.Args = append(more.Args, "--policy", more.Path)
 	}
 	edits := []string{"write_file", "replace"}
-	rules := s.AllowedByFlag("--allowed-tools", edits...)
-	for _, path := range settingsFiles(s, ".gemini") {
-		var file struct {
-			Tools struct{ Allowed []string }
-		}
-		if asking.Read(path, &file) == nil {
-			rules = append(rules, s.Allowed(file.Tools.Allowed, path, edits...)...)
-		}
-	}
+	rules := append(s.AllowedByFlag("--allowed-tools", edits...), s.AllowedBySettings(settings, edits...)...)
 	// The answer "Allow for all future sessions" is kept in one of these.
 	paths, _ := filepath.Glob(filepath.Join(policies, "*.toml"))
 	for _, path := range paths {
@@ -92,20 +84,21 @@ func allowedByPolicy(path string) (tools []string) {
 // QwenAsking returns whether Qwen Code asks before it changes a file. In "auto", its own
 // default, it does not.
 func QwenAsking(s asking.Start) asking.Mode {
-	const ask = `press Shift+Tab in Qwen Code until it says "Ask permissions"`
 	if s.Command("auth", "board", "channel", "extensions", "hooks", "mcp", "review", "sandbox", "serve", "sessions", "update") {
 		return asking.Mode{} // these take no mode
 	}
-	var file struct {
-		Tools struct{ ApprovalMode string }
+	type file struct {
+		Permissions struct{ Allow []string }
+		Tools       struct {
+			ApprovalMode string
+			Allowed      []string
+		}
 	}
-	var m asking.Mode
-	switch mode, from := approvalMode(s, ".qwen", &file, func() string { return file.Tools.ApprovalMode }); mode {
-	case "":
-		m = asking.Mode{Args: asks, Silent: "auto mode (Qwen Code's default)", Ask: ask}
-	case "auto", "auto-edit", "yolo":
-		m = made(s, mode, from, ask)
-	}
+	settings := asking.ReadSettings(func(f file) (string, []string) {
+		return f.Tools.ApprovalMode, append(f.Permissions.Allow, f.Tools.Allowed...)
+	}, settingsFiles(s, ".qwen")...)
+	m := choice([]string{"auto", "auto-edit", "yolo"}, "auto mode (Qwen Code's default)",
+		`press Shift+Tab in Qwen Code until it says "Ask permissions"`).Mode(s, settings)
 	more := asking.Mode{Path: asking.StatePath("qwen.json"), Text: `{"permissions": {"ask": ["Edit"]}}` + "\n"}
 	own := s.Getenv(envQwenSystem)
 	if own != "" && own == more.Path {
@@ -116,16 +109,7 @@ func QwenAsking(s asking.Start) asking.Mode {
 		more.Env = []string{envQwenSystem + "=" + more.Path}
 	}
 	edits := []string{"Edit", "edit", "EditTool", "Write", "WriteFile", "write_file", "WriteFileTool", "NotebookEdit", "notebook_edit", "replace"}
-	rules := s.AllowedByFlag("--allowed-tools", edits...)
-	for _, path := range settingsFiles(s, ".qwen") {
-		var file struct {
-			Permissions struct{ Allow []string }
-			Tools       struct{ Allowed []string }
-		}
-		if asking.Read(path, &file) == nil {
-			rules = append(rules, s.Allowed(append(file.Permissions.Allow, file.Tools.Allowed...), path, edits...)...)
-		}
-	}
+	rules := append(s.AllowedByFlag("--allowed-tools", edits...), s.AllowedBySettings(settings, edits...)...)
 	for _, dir := range s.Dirs() {
 		rules = append(rules, s.AllowedByHeaders(filepath.Join(dir, ".qwen"), []string{"allowedTools", "allowed-tools"}, edits...)...)
 	}
@@ -145,35 +129,11 @@ func qwenSystem() string {
 	return "/etc/qwen-code/settings.json"
 }
 
-// asks are the arguments of Gemini CLI and Qwen Code that make them ask.
-var asks = []string{"--approval-mode", "default"}
-
-// made returns the Mode of an agent that starts in a silent mode, which a project may not
-// choose.
-func made(s asking.Start, mode, from, ask string) asking.Mode {
-	m := asking.Mode{Silent: mode + " mode (" + from + ")", Ask: ask}
-	if s.FromProject(from) {
-		m.Args = asks
+// choice returns how the user of one of the programs chooses its mode.
+func choice(silent []string, byDefault, ask string) asking.Choice {
+	return asking.Choice{
+		Flag: "--approval-mode", Skip: "yolo", SkipFlags: []string{"--yolo", "-y"}, Silent: silent, Default: byDefault, Ask: ask,
 	}
-	return m
-}
-
-// approvalMode returns the mode that the arguments choose, or else the settings in the
-// project or in the user's home, and where it is chosen. Both are empty if none is chosen.
-// Each file is read into file, from which get takes the mode.
-func approvalMode(s asking.Start, name string, file any, get func() string) (mode, from string) {
-	if mode, set := s.Flag("--approval-mode"); set {
-		return mode, "--approval-mode"
-	}
-	if _, set := s.Flag("--yolo", "-y"); set {
-		return "yolo", "--yolo"
-	}
-	for _, path := range settingsFiles(s, name) {
-		if asking.Read(path, file) == nil && get() != "" {
-			return get(), path
-		}
-	}
-	return "", ""
 }
 
 // settingsFiles returns the files of settings in the project and in the user's home.

@@ -325,7 +325,8 @@ func TestSettings(t *testing.T) {
 				}
 			}
 			got := loadSettings(r.project)
-			mode, _, _ := claudeide.PermissionMode(asking.Start{Dir: r.project, Getenv: os.Getenv})
+			start := asking.Start{Dir: r.project, Getenv: os.Getenv}
+			mode, _ := asking.Choice{Flag: "--permission-mode"}.Chosen(start, claudeide.Settings(start))
 			if mode != tt.mode || len(got.errs) != tt.errs {
 				t.Errorf("%q, %+v, want %q and %d errors", mode, got, tt.mode, tt.errs)
 			}

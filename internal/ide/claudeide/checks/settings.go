@@ -50,7 +50,10 @@ func loadSettings(dir string) (all settings) {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		all.errs = append(all.errs, fmt.Errorf("%s: %s", path, doctor.Reason(err)))
 	}
-	_, _, errs := claudeide.PermissionMode(asking.Start{Dir: dir, Getenv: os.Getenv})
-	all.errs = append(all.errs, errs...)
+	for _, set := range claudeide.Settings(asking.Start{Dir: dir, Getenv: os.Getenv}) {
+		if set.Err != nil {
+			all.errs = append(all.errs, set.Err)
+		}
+	}
 	return all
 }
