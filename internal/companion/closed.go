@@ -27,13 +27,14 @@ func (c *Companion) observe(d *diff, text string, unwritten journal.Ending) {
 	switch {
 	case err != nil:
 		return
-	case now.exists && d.session.Holds(now.text, text):
+	case now.exists && d.rules.Holds(now.text, text):
 		how = journal.InTerminal
 		c.outside.account(d.path())
-	case text != own && now.exists && d.session.Holds(now.text, own):
+	case text != own && now.exists && d.rules.Holds(now.text, own):
 		how = journal.InTerminal
 		c.outside.account(d.path())
-		c.setUnwritten(d, true)
+		d.record.SetUnwritten(true)
+		c.sync(d)
 		late := d.light()
 		late.base = now // "Write the file" replaces the agent's text
 		c.misses(late, look{}, fmt.Sprintf("%s was accepted in the terminal of %s, which wrote its own text, without your edits. "+

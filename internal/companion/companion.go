@@ -63,8 +63,8 @@ type Config struct {
 // order in which they happened. Nothing waits for an agent, an editor or a disk
 // while mu is held.
 //
-// Lock order: conn.handling, rootsMu and entry.mu come before mu; conn.mu,
-// store.mu and the locks of sessions come after it.
+// Lock order: conn.handling and rootsMu come before mu; conn.mu, store.mu and the
+// locks of sessions come after it.
 type Companion struct {
 	cfg     Config
 	log     *slog.Logger
@@ -178,7 +178,7 @@ func (c *Companion) Stop() {
 	}
 	c.mu.Unlock()
 	for _, d := range ended {
-		c.record(d)
+		c.end(d)
 	}
 	c.store.close()
 	c.watch.close()

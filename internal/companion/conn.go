@@ -342,7 +342,7 @@ func (c *Companion) detach(d *conn) {
 	}
 	c.mu.Unlock()
 	for _, d := range ended {
-		c.record(d)
+		c.end(d)
 	}
 	c.host.ViewsChanged()
 }
@@ -355,34 +355,6 @@ func (d *conn) notify(method string, params any) {
 	d.out.Put(len(data), func(ctx context.Context) { d.rpc.Notify(ctx, method, json.RawMessage(data)) })
 }
 
-// diffChanged sends the text of a diff as it is when the client reads it. A slow
-// client receives only the last of many edits, and no edit of a diff that has
-// ended.
-func (d *conn) diffChanged(diff *diff) {
-	c, id := diff.companion, diff.id
-	d.mu.Lock()
-	queued := d.changed[id]
-	d.changed[id] = true
-	d.mu.Unlock()
-	if queued {
-		return
-	}
-	d.out.Put(0, func(ctx context.Context) {
-		d.mu.Lock()
-		delete(d.changed, id)
-		d.mu.Unlock()
-		c.mu.Lock()
-		diff := c.diffs[id]
-		if diff == nil {
-			c.mu.Unlock()
-			return
-		}
-		content := diff.content
-		c.mu.Unlock()
-		d.rpc.Notify(ctx, editor.MethodDiffChanged, editor.DiffChange{ID: id, Content: &content})
-	})
-}
-
 // call sends a request from the writing goroutine. done receives the outcome,
 // unless the client leaves first.
 func (d *conn) call(ctx context.Context, method string, params, result any, done func(error)) {
@@ -392,45 +364,6 @@ func (d *conn) call(ctx context.Context, method string, params, result any, done
 		return
 	}
 	go func() { done(wait.Wait(ctx, result)) }()
-}
-
-var errEnded = errors.New("the change was answered before it could be shown")
-
-// offer shows a diff; done receives the client's answer. The queue holds no
-// texts: a slow client receives the diff in its current state, and nothing if
-// the diff has ended. If the client leaves without an answer, done is called only
-// after [Companion.detach], which rejects the diff if no other client shows it:
-// otherwise chance would decide between a rejection and an error.
-func (d *conn) offer(diff *diff, done func(error)) {
-	c, id := diff.companion, diff.id
-	if diff.outside != "" {
-		d.notify(editor.MethodMessage, diff.outsideMessage())
-	}
-	d.out.Put(0, func(ctx context.Context) {
-		view, ok := c.view(id)
-		if !ok {
-			done(errEnded)
-			return
-		}
-		d.call(ctx, editor.MethodDiffOpen, view, nil, func(err error) {
-			if ctx.Err() == nil && !errors.Is(err, jsonrpc.ErrClosed) {
-				done(err)
-				return
-			}
-			go func() {
-				<-d.left
-				done(err)
-			}()
-		})
-	})
-}
-
-// closeDiff closes a diff; done receives the text as the user left it, or nil.
-func (d *conn) closeDiff(p editor.DiffClose, done func(*string)) {
-	d.out.Put(0, func(ctx context.Context) {
-		res := new(editor.DiffCloseResult)
-		d.call(ctx, editor.MethodDiffClose, p, res, func(error) { done(res.Content) })
-	})
 }
 
 // diagnostics asks the client for the diagnostics of a file, or of all files; done

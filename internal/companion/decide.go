@@ -37,7 +37,7 @@ func (c *Companion) check(a editor.DiffAccept, ev event) (d *diff, now file, res
 		return nil, now, res, err
 	}
 	if ev == evAccept {
-		if why := d.session.Refuses(a.Content, d.original, d.proposal.Text); why != "" {
+		if why := d.rules.Refuses(a.Content, d.original, d.proposal.Text); why != "" {
 			return d, now, editor.DiffAcceptResult{Status: editor.StatusRefused, Message: why}, nil
 		}
 	}
@@ -63,7 +63,7 @@ func (d *diff) conflict(now file) editor.DiffAcceptResult {
 		since = "shown"
 	}
 	return editor.DiffAcceptResult{
-		Status: editor.StatusConflict, Version: now.version, Disk: d.session.Shown(now.text, d.proposal.Text),
+		Status: editor.StatusConflict, Version: now.version, Disk: d.rules.Shown(now.text, d.proposal.Text),
 		Message: fmt.Sprintf("%s has changed on disk since the change was %s.", filepath.Base(d.path()), since),
 	}
 }
@@ -105,8 +105,9 @@ func (c *Companion) accept(a editor.DiffAccept) (editor.DiffAcceptResult, error)
 		c.mu.Unlock()
 		return res, err
 	}
+	d.content = a.Content
+	d.record.Accept(a.Content)
 	c.stepLocked(d, evAccept)
-	d.content, d.entry.text, d.entry.unwritten = a.Content, &a.Content, true
 	c.watch.soon(d.path(), now.state)
 	// Queued under the lock, so that no later answer for the path overtakes it.
 	// The journal already has the text; it gets the state a moment later.
@@ -114,7 +115,7 @@ func (c *Companion) accept(a editor.DiffAccept) (editor.DiffAcceptResult, error)
 	d.session.Resolve(d.proposal, o, func(err error) { delivered <- err })
 	c.hurryLocked()
 	c.mu.Unlock()
-	c.syncEntry(d)
+	c.sync(d)
 	c.settling.start(func() { c.settle(d, now.state, delivered) })
 	return editor.DiffAcceptResult{Status: editor.StatusAccepted}, nil
 }
@@ -134,7 +135,8 @@ func (c *Companion) save(a editor.DiffAccept) (editor.DiffAcceptResult, error) {
 	}
 	c.mu.Lock()
 	if err = d.refusesLocked(evSave); err == nil {
-		d.saving, d.content, d.entry.text = true, a.Content, &a.Content
+		d.saving, d.content = true, a.Content
+		d.record.SetText(a.Content)
 	}
 	c.mu.Unlock()
 	if err != nil {
@@ -148,7 +150,7 @@ func (c *Companion) save(a editor.DiffAccept) (editor.DiffAcceptResult, error) {
 		}
 		c.mu.Unlock()
 		if err == nil {
-			c.record(d)
+			c.end(d)
 		}
 	})
 	if err != nil {
@@ -186,7 +188,7 @@ func (c *Companion) write(d *diff, now file, content string) error {
 			return err
 		}
 	}
-	replace := func() error { return d.target.replace(d.session.Written(d.answer(content), now.text)) }
+	replace := func() error { return d.target.replace(d.rules.Written(d.answer(content), now.text)) }
 	if d.created && content == "" {
 		replace = d.target.remove
 	}
@@ -207,7 +209,7 @@ func (c *Companion) reject(id string) error {
 	}
 	c.endLocked(d, evReject, Outcome{})
 	c.mu.Unlock()
-	c.record(d)
+	c.end(d)
 	if d.viewer != nil {
 		c.outside.seen(d.path(), d.base)
 	}

@@ -2,6 +2,7 @@ package companion
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -11,7 +12,7 @@ import (
 
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
-	"pollux/internal/hunk"
+	"pollux/internal/jsonrpc"
 	"pollux/internal/outbox"
 	"pollux/internal/paths"
 )
@@ -47,9 +48,10 @@ import (
 type diff struct {
 	id        string
 	companion *Companion
-	session   Session
-	agent     string // its name, such as "Gemini CLI"
-	client    string // its name and version
+	session   Session   // nil for a change outside Pollux
+	rules     TextRules // the session's
+	agent     string    // its name, such as "Gemini CLI"
+	client    string    // its name and version
 	proposal  Proposal
 	target    target
 	base      file
@@ -58,7 +60,7 @@ type diff struct {
 	outside   string // the workspace, if the file is outside it
 	opened    time.Time
 	ended     chan struct{} // closed when the state changes from Open
-	entry     entry         // what the journal has
+	record    *journal.Record
 	hurry     outbox.Signal // after an accept: the agent gets no more time to write the file
 
 	// Guarded by Companion.mu:
@@ -142,6 +144,7 @@ func (c *Companion) stepLocked(d *diff, ev event) (answers *closing, ok bool) {
 		close(d.ended)
 	}
 	d.state = next
+	d.record.SetState(next)
 	reason, ends := reasons[ev]
 	if !ends {
 		for _, s := range c.viewersLocked(d) {
@@ -257,15 +260,15 @@ func (c *Companion) Propose(s Session, p Proposal) error {
 	c.askedLocked(s)
 	c.mu.Unlock()
 	if old != nil {
-		c.record(old)
+		c.end(old)
 	}
 
-	c.syncEntry(d)
+	c.sync(d)
 
 	c.mu.Lock()
 	if d.state != journal.Open { // closed in the meantime
 		c.mu.Unlock()
-		c.record(d)
+		c.end(d)
 		return nil
 	}
 	if d.notice != "" {
@@ -310,7 +313,7 @@ func (c *Companion) Propose(s Session, p Proposal) error {
 	if !failed {
 		return nil
 	}
-	c.record(d)
+	c.end(d)
 	return err
 }
 
@@ -326,7 +329,7 @@ func (c *Companion) newDiff(s Session, p Proposal, path string) *diff {
 	}
 	name, version := s.Client()
 	d := &diff{
-		id: journal.NewID(), companion: c, session: s, client: strings.TrimSpace(cmp.Or(name, "the agent") + " " + version),
+		id: journal.NewID(), companion: c, session: s, rules: s, client: strings.TrimSpace(cmp.Or(name, "the agent") + " " + version),
 		proposal: p, target: t, outside: outside,
 		opened: time.Now(), ended: make(chan struct{}), hurry: outbox.NewSignal(), state: journal.Open, content: p.Text,
 	}
@@ -343,6 +346,7 @@ func (c *Companion) newDiff(s Session, p Proposal, path string) *diff {
 		d.notice = p.Binary
 		d.content = "" // so that the agent uses its own
 	}
+	d.record = d.newRecord()
 	return d
 }
 
@@ -442,7 +446,7 @@ func (c *Companion) withdraw(s Session, path string, unwritten journal.Ending) (
 	if d.notice == "" {
 		c.keep(d, content)
 	}
-	c.record(d)
+	c.end(d)
 	if d.notice == "" {
 		c.background(func() { c.observe(d, d.answer(content), unwritten) })
 	}
@@ -451,7 +455,7 @@ func (c *Companion) withdraw(s Session, path string, unwritten journal.Ending) (
 
 // answer returns the user's text as the agent receives it.
 func (d *diff) answer(text string) string {
-	return d.session.Answer(text, d.base.text, d.proposal.Text)
+	return d.rules.Answer(text, d.base.text, d.proposal.Text)
 }
 
 // edit stores the text of a diff that the user is editing.
@@ -465,61 +469,15 @@ func (c *Companion) edit(from *conn, ch editor.DiffChange) {
 		c.mu.Unlock()
 		return
 	}
-	d.content, d.editor, d.entry.text = *ch.Content, from, ch.Content
+	d.content, d.editor = *ch.Content, from
+	d.record.SetText(*ch.Content)
 	for _, s := range c.viewersLocked(d) {
 		if s != from {
 			s.diffChanged(d)
 		}
 	}
 	c.mu.Unlock()
-	c.syncEntry(d)
-}
-
-// hunks returns where the text of a client's view differs from the original.
-func (c *Companion) hunks(t editor.DiffText) (any, error) {
-	d, err := c.find(t.ID)
-	if err != nil {
-		return nil, err
-	}
-	original := d.original
-	res := editor.DiffHunks{Hunks: []editor.DiffHunk{}}
-	for _, h := range hunk.Between(original, t.Content) {
-		removed := hunk.Split(h.OldText(original))
-		if removed == nil {
-			removed = []string{}
-		}
-		res.Hunks = append(res.Hunks, editor.DiffHunk{
-			Line: h.New, Lines: h.NewLines, Original: h.Old, OriginalLines: h.OldLines, Removed: removed,
-		})
-	}
-	return res, nil
-}
-
-// takeHunk returns the edit that makes a hunk of a client's view equal to the
-// original or to the proposal.
-func (c *Companion) takeHunk(t editor.DiffTake) (any, error) {
-	d, err := c.find(t.ID)
-	if err != nil {
-		return nil, err
-	}
-	if d.proposal.ReadOnly != "" {
-		return nil, errors.New(d.proposal.ReadOnly)
-	}
-	from, none := d.original, "nothing to undo in this line: it is as in the file"
-	switch t.Take {
-	case editor.TakeOriginal:
-	case editor.TakeProposed:
-		from, none = d.proposal.Text, "nothing to take over in this line: it is as proposed"
-	default:
-		return nil, fmt.Errorf("unknown take %q: use original or proposed", t.Take)
-	}
-	h, ok := hunk.At(hunk.Between(from, t.Content), t.Line)
-	if !ok {
-		return nil, errors.New(none)
-	}
-	after := h.Replace(from, t.Content)
-	eol := strings.HasSuffix(after, "\n")
-	return editor.DiffEdit{Line: h.New, Lines: h.NewLines, Text: h.OldText(from), EOL: eol}, nil
+	c.sync(d)
 }
 
 // find returns the diff with that ID.
@@ -567,10 +525,10 @@ func (c *Companion) Disconnect(s Session) {
 	c.clientsChangedLocked()
 	c.mu.Unlock()
 	for _, d := range append(failed, dropped...) {
-		c.record(d)
+		c.end(d)
 	}
 	for _, d := range ended {
-		c.record(d)
+		c.end(d)
 		c.show(editor.Message{Level: "warning", Diff: d.id, Text: fmt.Sprintf(
 			"%s, which proposed the change to %s, has ended. The proposal is kept: save it or discard it.",
 			d.agent, d.path())})
@@ -635,4 +593,119 @@ func (c *Companion) diffsLocked(match func(*diff) bool) []*diff {
 	}
 	slices.SortFunc(all, byAge)
 	return all
+}
+
+// diffChanged sends the text of a diff as it is when the client reads it. A slow
+// client receives only the last of many edits, and no edit of a diff that has
+// ended.
+func (d *conn) diffChanged(diff *diff) {
+	c, id := diff.companion, diff.id
+	d.mu.Lock()
+	queued := d.changed[id]
+	d.changed[id] = true
+	d.mu.Unlock()
+	if queued {
+		return
+	}
+	d.out.Put(0, func(ctx context.Context) {
+		d.mu.Lock()
+		delete(d.changed, id)
+		d.mu.Unlock()
+		c.mu.Lock()
+		diff := c.diffs[id]
+		if diff == nil {
+			c.mu.Unlock()
+			return
+		}
+		content := diff.content
+		c.mu.Unlock()
+		d.rpc.Notify(ctx, editor.MethodDiffChanged, editor.DiffChange{ID: id, Content: &content})
+	})
+}
+
+var errEnded = errors.New("the change was answered before it could be shown")
+
+// offer shows a diff; done receives the client's answer. The queue holds no
+// texts: a slow client receives the diff in its current state, and nothing if
+// the diff has ended. If the client leaves without an answer, done is called only
+// after [Companion.detach], which rejects the diff if no other client shows it:
+// otherwise chance would decide between a rejection and an error.
+func (d *conn) offer(diff *diff, done func(error)) {
+	c, id := diff.companion, diff.id
+	if diff.outside != "" {
+		d.notify(editor.MethodMessage, diff.outsideMessage())
+	}
+	d.out.Put(0, func(ctx context.Context) {
+		view, ok := c.view(id)
+		if !ok {
+			done(errEnded)
+			return
+		}
+		d.call(ctx, editor.MethodDiffOpen, view, nil, func(err error) {
+			if ctx.Err() == nil && !errors.Is(err, jsonrpc.ErrClosed) {
+				done(err)
+				return
+			}
+			go func() {
+				<-d.left
+				done(err)
+			}()
+		})
+	})
+}
+
+// closeDiff closes a diff; done receives the text as the user left it, or nil.
+func (d *conn) closeDiff(p editor.DiffClose, done func(*string)) {
+	d.out.Put(0, func(ctx context.Context) {
+		res := new(editor.DiffCloseResult)
+		d.call(ctx, editor.MethodDiffClose, p, res, func(error) { done(res.Content) })
+	})
+}
+
+// keep writes the user's text to the journal, unless the journal has it.
+func (c *Companion) keep(d *diff, text string) {
+	d.record.SetText(text)
+	c.sync(d)
+}
+
+// end writes the state of a diff that has ended to the journal.
+func (c *Companion) end(d *diff) {
+	state := c.sync(d)
+	c.log.Info("a diff ended", "state", state)
+}
+
+// sync writes what is missing from the diff's entry in the journal, and returns the diff's state.
+// If a text cannot be written, it warns the user once.
+func (c *Companion) sync(d *diff) journal.State {
+	state, lost, err := d.record.Flush()
+	if err != nil {
+		c.log.Warn("the journal cannot be written", "err", err)
+	}
+	if lost == nil {
+		return state
+	}
+	what, next := "Your text", ""
+	if *lost == d.proposal.Text {
+		what = "The proposal"
+	}
+	if state == journal.Open || state == journal.Orphaned {
+		next = ". Pollux tries again at your next edit."
+	}
+	c.tell("warning", fmt.Sprintf("%s for %s is not kept: %v%s", what, d.path(), err, next))
+	return state
+}
+
+// newRecord returns the journal's record of the diff. A restore must add what the agent's rules
+// add to a text, CRLF line endings and a byte order mark: another process restores it, which does not
+// have the rules.
+func (d *diff) newRecord() *journal.Record {
+	c := d.companion
+	text, mark := strings.CutPrefix(d.rules.Written(d.answer("text\n"), d.base.text), bom)
+	return c.journal.Record(journal.Change{
+		Entry: journal.Entry{
+			ID: d.id, Time: d.opened, Path: d.path(), Real: d.target.actual(), Client: d.client, State: d.state,
+			CRLF: strings.HasSuffix(text, "\r\n"), BOM: mark,
+		},
+		Proposal: d.proposal.Text, Original: d.original, InFile: d.viewer != nil,
+	}, c.log)
 }

@@ -3,7 +3,6 @@ package companion
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
@@ -34,14 +33,15 @@ func (c *Companion) openOutside(viewer *conn, path string) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the change to %s cannot be displayed: %w", path, err)
 	}
-	s := noAgent{since: f.since}
-	text := s.Shown(now.text, "")
+	var rules LFRules
+	text := rules.Shown(now.text, "")
 	d := &diff{
-		id: journal.NewID(), companion: c, session: s, agent: outsideAgent, client: outsideAgent,
-		proposal: Proposal{Path: path, Text: text}, target: t, base: now, original: s.Shown(f.text, text),
+		id: journal.NewID(), companion: c, rules: rules, agent: outsideAgent, client: outsideAgent,
+		proposal: Proposal{Path: path, Text: text}, target: t, base: now, original: rules.Shown(f.text, text),
 		opened: f.since, ended: make(chan struct{}), state: journal.Orphaned,
 		content: text, shown: true, viewer: viewer, created: !f.exists,
 	}
+	d.record = d.newRecord()
 	close(d.ended)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -58,19 +58,6 @@ func (c *Companion) openOutside(viewer *conn, path string) (any, error) {
 	viewer.offer(d, func(error) {})
 	return editor.DiffID{ID: d.id}, nil
 }
-
-// noAgent stands for the agent of a change outside Pollux. It has text rules only.
-type noAgent struct {
-	LFRules
-	since time.Time
-}
-
-func (noAgent) Client() (name, version string)         { return "", "" }
-func (noAgent) Transport() string                      { return "" }
-func (s noAgent) Since() time.Time                     { return s.since }
-func (noAgent) Process() Process                       { return Process{} }
-func (noAgent) ContextChanged()                        {}
-func (noAgent) Resolve(Proposal, Outcome, func(error)) {}
 
 var errAlreadyMade = errors.New("this change is in the file already: save it with diff/save, " +
 	"or take it off the list with diff/reject")

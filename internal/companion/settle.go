@@ -40,7 +40,7 @@ const (
 func (c *Companion) settle(d *diff, since fileState, delivered <-chan error) {
 	defer crash.Report()
 	l := look{target: d.target, seen: since}
-	holds := func(text string) bool { return d.session.Holds(text, d.content) }
+	holds := func(text string) bool { return d.rules.Holds(text, d.content) }
 	tick := time.NewTicker(lookSoonInterval)
 	defer tick.Stop()
 	ending := c.ctx.Done()
@@ -112,7 +112,8 @@ func (c *Companion) hurryLocked() {
 
 // written ends an accepted diff whose file holds the text.
 func (c *Companion) written(d *diff) {
-	c.setUnwritten(d, false)
+	d.record.SetUnwritten(false)
+	c.sync(d)
 	c.outdate(d.target.path)
 	c.outside.account(d.target.path)
 	c.settled(d, evWritten)
@@ -132,7 +133,7 @@ func (c *Companion) unwritten(d *diff, last look, since fileState, gone bool) {
 		err = fmt.Errorf("%s has not written it (it may wait for your answer to its other changes)", d.agent)
 	}
 	c.log.Info("an accepted change was not written", "err", err)
-	c.syncEntry(d) // only the journal has the text from now on
+	c.sync(d) // only the journal has the text from now on
 	c.settled(d, evUnwritten)
 	c.misses(d, last, fmt.Sprintf(
 		"%s was accepted, but %s: %s does not hold the text. To write it: pollux journal restore %s",
@@ -168,7 +169,7 @@ func (c *Companion) watchLate() {
 		for _, m := range late {
 			if c.looks(&m.look, left, func(onDisk string) bool {
 				text, err := c.journal.Text(m.id)
-				return err == nil && m.session.Holds(onDisk, text)
+				return err == nil && m.rules.Holds(onDisk, text)
 			}) {
 				c.writtenLate(m.id, m.target.path)
 			}
@@ -179,7 +180,7 @@ func (c *Companion) watchLate() {
 // notWritten returns an error that says who did not write the file.
 func (d *diff) notWritten() error {
 	err := fmt.Errorf("%s did not write it", d.agent)
-	if why := d.session.Unwritten(); why != "" {
+	if why := d.rules.Unwritten(); why != "" {
 		err = fmt.Errorf("%w (%s)", err, why)
 	}
 	return err

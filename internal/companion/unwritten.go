@@ -25,7 +25,7 @@ const maxMissing = 64
 // light returns what diff/save needs of an accepted diff.
 func (d *diff) light() *diff {
 	return &diff{
-		id: d.id, companion: d.companion, session: d.session, agent: d.agent, proposal: d.proposal, target: d.target, base: d.base,
+		id: d.id, companion: d.companion, session: d.session, rules: d.rules, agent: d.agent, proposal: d.proposal, target: d.target, base: d.base,
 	}
 }
 
@@ -38,7 +38,7 @@ func (c *Companion) misses(d *diff, last look, warning string) {
 		diff: light, look: last,
 		warning: editor.Message{Level: "warning", Text: warning, Diff: d.id, Unwritten: true},
 	}
-	if d.entry.has(d.content) { // otherwise a late write cannot be told from another one
+	if d.record != nil && d.record.Has(d.content) { // otherwise a late write cannot be told from another one
 		m.until = time.Now().Add(lateWrittenTimeout)
 	}
 	c.mu.Lock()
@@ -116,7 +116,7 @@ func (c *Companion) saveAccepted(m *diff, overwrite string) (res editor.DiffAcce
 		return res, fmt.Errorf("the journal does not have the text (%w): ask %s for the change again", err, d.agent)
 	}
 	switch {
-	case now.exists && d.session.Holds(now.text, text):
+	case now.exists && d.rules.Holds(now.text, text):
 		c.writtenLate(d.id, d.path())
 		return editor.DiffAcceptResult{Status: editor.StatusAccepted}, nil
 	case now.version != d.base.version && now.version != overwrite:
