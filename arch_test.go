@@ -57,7 +57,7 @@ var allowed = map[string][]string{
 	"pollux/internal/config":                    {"agent", "jsontoml", "lazy", "sys", "typo"},
 	"pollux/internal/agent/gemini/checks":       {"agent", "agent/gemini", "agent/gemini/settings", "doctor", "sys"},
 	"pollux/internal/doctor":                    {"editor", "lazy", "npm", "paths", "sys", "termtext"},
-	"pollux/internal/editor":                    {"crash", "jsonl", "jsonrpc", "outbox", "paths", "sys", "termtext"},
+	"pollux/internal/editor":                    {"crash", "jsonrpc", "outbox", "paths", "sys", "termtext"},
 	"pollux/internal/ide/geminiide/checks":      {"doctor", "ide/geminiide", "ide/geminiide/client", "lazy", "sys"},
 	"pollux/editors/editortest":                 {"sys"},
 	"pollux/internal/gate":                      {"sys"},

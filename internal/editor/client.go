@@ -33,7 +33,7 @@ type Client struct {
 // NewClient returns a client that talks to a companion over conn until
 // [Client.Close].
 func NewClient(conn io.ReadWriteCloser, h Handler) *Client {
-	return &Client{jsonrpc.NewConn(context.Background(), NewClientStream(conn), jsonrpc.HandlerWithError(h.handle))}
+	return &Client{jsonrpc.NewConn(context.Background(), jsonrpc.NewLines(conn, MaxMessage), jsonrpc.HandlerWithError(h.handle))}
 }
 
 func (h Handler) handle(_ context.Context, _ *jsonrpc.Conn, req *jsonrpc.Request) (any, error) {

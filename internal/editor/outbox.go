@@ -65,7 +65,7 @@ func (o *Outbox) Close() { o.out.CloseWithin(drainTimeout) }
 // So a client that closes its side, or sends something other than a message, still
 // receives the answers to its requests. Answers to malformed messages go to the outbox,
 // too.
-func Drained(s *Stream, o *Outbox) jsonrpc.Stream {
+func Drained(s *jsonrpc.Framed, o *Outbox) jsonrpc.Stream {
 	s.Malformed = func(answer any) {
 		o.Put(malformedSize, func(context.Context) { s.WriteObject(answer) })
 	}
@@ -77,12 +77,12 @@ func Drained(s *Stream, o *Outbox) jsonrpc.Stream {
 const malformedSize = 1 << 10
 
 type drained struct {
-	*Stream
+	*jsonrpc.Framed
 	out *Outbox
 }
 
 func (s drained) ReadMessage() (jsonrpc.Message, error) {
-	m, err := s.Stream.ReadMessage()
+	m, err := s.Framed.ReadMessage()
 	if err != nil {
 		s.out.Drain()
 	}

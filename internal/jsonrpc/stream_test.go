@@ -1,9 +1,8 @@
-package editor
+package jsonrpc
 
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,9 +10,11 @@ import (
 	"net"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 )
+
+// maxTest limits a message, in bytes.
+const maxTest = 1 << 20
 
 // A conn reads a fixed input and records what is written.
 type conn struct {
@@ -47,7 +48,7 @@ func TestReadObject(t *testing.T) {
 		{"nothing", "", "", "EOF"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := NewStream(&conn{Reader: strings.NewReader(tt.in)})
+			s := NewFramed(&conn{Reader: strings.NewReader(tt.in)}, maxTest)
 			var got []string
 			var err error
 			for {
@@ -65,8 +66,7 @@ func TestReadObject(t *testing.T) {
 }
 
 func TestMessageOverTheLimit(t *testing.T) {
-	s := NewStream(&conn{Reader: strings.NewReader("{" + strings.Repeat(" ", 10000))})
-	s.max = 9000
+	s := NewFramed(&conn{Reader: strings.NewReader("{" + strings.Repeat(" ", 10000))}, 9000)
 	if err := s.ReadObject(new(any)); !errors.Is(err, ErrFraming) {
 		t.Errorf("%v", err)
 	}
@@ -76,7 +76,7 @@ func TestMessageOverTheLimit(t *testing.T) {
 func TestNoStaleFields(t *testing.T) {
 	c := &conn{Reader: strings.NewReader("{\"a\":1,\"b\":\"x\"}\n{\"b\":2}\n")}
 	var v struct{ A, B int }
-	if err := NewStream(c).ReadObject(&v); err != nil || v.A != 0 || v.B != 2 {
+	if err := NewFramed(c, maxTest).ReadObject(&v); err != nil || v.A != 0 || v.B != 2 {
 		t.Errorf("read %+v, %v", v, err)
 	}
 }
@@ -86,7 +86,7 @@ func TestNoStaleFields(t *testing.T) {
 func TestMalformedMessagesAreAnsweredByTheWriter(t *testing.T) {
 	mine, theirs := net.Pipe() // without buffers
 	defer mine.Close()
-	s := NewStream(theirs)
+	s := NewFramed(theirs, maxTest)
 	var answers []any
 	s.Malformed = func(answer any) { answers = append(answers, answer) }
 	read := make(chan error, 1)
@@ -111,49 +111,6 @@ func TestMalformedMessagesAreAnsweredByTheWriter(t *testing.T) {
 	}
 }
 
-// The queue of a client that does not read is limited, in messages and in bytes.
-// A client that reads receives messages of any size.
-func TestOutbox(t *testing.T) {
-	for name, tt := range map[string]struct {
-		size, n int
-		full    bool
-	}{
-		"many":             {0, maxOutbox, false},
-		"too many":         {0, maxOutbox + 1, true},
-		"one large":        {10 * maxOutboxSize, 1, false},
-		"after one large":  {10 * maxOutboxSize, 2, true},
-		"large in all":     {maxOutboxSize / 4, 5, false},
-		"too large in all": {maxOutboxSize / 4, 6, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				full, written, reads := 0, 0, make(chan struct{})
-				o := NewOutbox(func() { full++ })
-				o.Put(0, func(context.Context) { <-reads })
-				synctest.Wait() // it is being written
-				for range tt.n {
-					o.Put(tt.size, func(context.Context) { written++ })
-				}
-				synctest.Wait()
-				close(reads)
-				synctest.Wait()
-				o.Close()
-				if tt.full && (full != 1 || written > 0) || !tt.full && (full > 0 || written != tt.n) {
-					t.Errorf("full %d times, %d of %d written", full, written, tt.n)
-				}
-			})
-		})
-	}
-	synctest.Test(t, func(t *testing.T) { // a client that reads
-		o := NewOutbox(func() { t.Error("full") })
-		defer o.Close()
-		for range 2 * maxOutbox {
-			o.Put(10*maxOutboxSize, func(context.Context) {})
-			synctest.Wait()
-		}
-	})
-}
-
 // The answer has the framing of the request.
 func TestWriteObjectAnswersInKind(t *testing.T) {
 	for in, want := range map[string]string{
@@ -161,7 +118,7 @@ func TestWriteObjectAnswersInKind(t *testing.T) {
 		framed("{}"): framed(`{"a":1}`),
 	} {
 		c := &conn{Reader: strings.NewReader(in)}
-		s := NewStream(c)
+		s := NewFramed(c, maxTest)
 		if err := s.ReadObject(new(any)); err != nil {
 			t.Fatal(err)
 		}
@@ -180,7 +137,7 @@ func FuzzStream(f *testing.F) {
 	f.Add([]byte("Content-Length: 5\nX: \r\n\r\n12345"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c := &conn{Reader: bytes.NewReader(data)}
-		s := NewStream(c)
+		s := NewFramed(c, maxTest)
 		for range 100 {
 			var v any
 			if s.ReadObject(&v) != nil {
@@ -188,7 +145,7 @@ func FuzzStream(f *testing.F) {
 			}
 			// A message can be written and read again.
 			again := &conn{}
-			if err := NewClientStream(again).WriteObject(v); err != nil {
+			if err := NewLines(again, maxTest).WriteObject(v); err != nil {
 				t.Fatal(err)
 			}
 			var w any
