@@ -90,7 +90,7 @@ type Companion struct {
 	missing      []*missing        // accepted texts that their files lack, the oldest first
 	watchingLate bool              // watchLate runs
 	conns        []*conn           // attached clients, in the order they came
-	writes       map[*write]bool   // whose checks an agent waits for
+	writes       []*write          // announced by agents, the oldest first
 	asking       map[Session]asking
 	left         map[int]string // what Pollux left in the input line of an agent, by its process
 	closing      bool
@@ -123,7 +123,7 @@ func New(cfg Config) (*Companion, error) {
 	}
 	c := &Companion{
 		cfg: cfg, log: cfg.Log, host: cfg.Host, journal: cfg.Journal, started: time.Now(),
-		roots: roots, diffs: make(map[string]*diff), writes: make(map[*write]bool), left: make(map[int]string),
+		roots: roots, diffs: make(map[string]*diff), left: make(map[int]string),
 		asking: make(map[Session]asking), exclude: excluder{names: cfg.IgnoreFiles},
 		states: prober[fileState]{ask: stateOf}, maxAccepted: maxAccepted,
 	}
@@ -377,7 +377,7 @@ func (c *Companion) showLocked(m editor.Message) {
 func (c *Companion) fileChanged(path string, now fileState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for w := range c.writes {
+	for _, w := range c.writes {
 		w.noticed = w.noticed || w.named(path) && now != w.before
 	}
 	for _, d := range c.conns {

@@ -7,9 +7,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
+	"pollux/internal/crash"
 	"pollux/internal/editor"
 	"pollux/internal/outbox"
 	"pollux/internal/paths"
@@ -235,42 +237,75 @@ const (
 	stateTimeout = 50 * time.Millisecond
 )
 
+// maxWrites bounds the writes of an agent that it does not ask about afterwards.
+const maxWrites = 32
+
 // A write is a file that an agent is about to write, and that an editor checks.
 type write struct {
+	session  Session
 	path     string
 	names    []string  // of the file, as the watcher and the editors call it
 	before   fileState // before the agent has written it
 	reported outbox.Signal
 
-	noticed bool // the editors know that the file was written; guarded by Companion.mu
+	// Guarded by Companion.mu:
+	noticed bool // the editors know that the file was written
+	awaited bool // AfterWrites waits for the check
 }
 
-// BeforeWrite announces that an agent is about to write a file. It returns what
-// [Companion.Diagnostics] returns for the file now, and a function that the caller calls
-// once after the write: it waits until an editor has checked the new text. It waits a
-// bounded time, and not at all if ctx has ended or the file has not changed. The function
-// is nil if no editor checks the file.
-func (c *Companion) BeforeWrite(ctx context.Context, path string) (
-	files []editor.FileDiagnostics, checked func(context.Context), err error,
-) {
+// BeforeWrite announces that an agent is about to write a file, and returns what
+// [Companion.Diagnostics] returns for the file now. [Companion.AfterWrites] waits for the check of
+// the new text.
+func (c *Companion) BeforeWrite(ctx context.Context, s Session, path string) ([]editor.FileDiagnostics, error) {
 	files, names, err := c.diagnostics(ctx, path)
 	if err != nil || len(files) == 0 {
-		return files, nil, err
+		return files, err
 	}
-	w := &write{path: path, names: append(names, path), reported: outbox.NewSignal()}
+	w := &write{session: s, path: path, names: append(names, path), reported: outbox.NewSignal()}
 	if w.before, err = w.state(); err != nil {
-		return files, nil, nil // the write cannot be noticed
+		return files, nil // the write cannot be noticed
 	}
 	c.mu.Lock()
-	c.writes[w] = true
+	if slices.Contains(c.sessions, s) {
+		if own := c.writesLocked(s); len(own) == maxWrites {
+			c.forgetLocked(own[:1])
+		}
+		c.writes = append(c.writes, w)
+	}
 	c.mu.Unlock()
 	c.watch.soon(path, w.before)
-	return files, func(ctx context.Context) {
-		c.awaitCheck(ctx, w)
-		c.mu.Lock()
-		delete(c.writes, w)
-		c.mu.Unlock()
-	}, nil
+	return files, nil
+}
+
+// AfterWrites waits until editors have checked the files that an agent has written since it
+// announced them, and forgets them. It waits a bounded time, and not for a file that has not changed.
+func (c *Companion) AfterWrites(ctx context.Context, s Session) {
+	c.mu.Lock()
+	own := c.writesLocked(s)
+	for _, w := range own {
+		w.awaited = true
+	}
+	c.mu.Unlock()
+	var waiting sync.WaitGroup
+	for _, w := range own {
+		waiting.Go(func() {
+			defer crash.Report()
+			c.awaitCheck(ctx, w)
+		})
+	}
+	waiting.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.forgetLocked(own)
+}
+
+// writesLocked returns the writes of a session that nothing waits for, the oldest first.
+func (c *Companion) writesLocked(s Session) []*write {
+	return slices.DeleteFunc(slices.Clone(c.writes), func(w *write) bool { return w.session != s || w.awaited })
+}
+
+func (c *Companion) forgetLocked(all []*write) {
+	c.writes = slices.DeleteFunc(c.writes, func(w *write) bool { return slices.Contains(all, w) })
 }
 
 func (w *write) state() (fileState, error) {
@@ -279,9 +314,6 @@ func (w *write) state() (fileState, error) {
 
 // awaitCheck waits until an editor has reported the diagnostics of the written file.
 func (c *Companion) awaitCheck(ctx context.Context, w *write) {
-	if ctx.Err() != nil {
-		return
-	}
 	if now, err := w.state(); err != nil || now == w.before {
 		return
 	}
@@ -320,7 +352,7 @@ func (w *write) named(path string) bool { return slices.Contains(w.names, filepa
 func (c *Companion) diagnosticsChanged(changed []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for w := range c.writes {
+	for _, w := range c.writes {
 		if w.noticed && slices.ContainsFunc(changed, w.named) {
 			w.reported.Set()
 		}

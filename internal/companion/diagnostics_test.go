@@ -311,8 +311,9 @@ func TestBeforeWrite(t *testing.T) {
 				b := newBare(t)
 				path := b.file(t, "a")
 				w := world{b, t, b.checker(t, true, inFile(path, problem(1, "error", "old"))), path}
-				files, checked, err := b.BeforeWrite(t.Context(), path)
-				if err != nil || len(files) != 1 || files[0].Path != path || checked == nil {
+				s := b.connect(t, newFakeSession())
+				files, err := b.BeforeWrite(t.Context(), s, path)
+				if err != nil || len(files) != 1 || files[0].Path != path || len(b.writes) != 1 {
 					t.Fatalf("%+v, %v", files, err)
 				}
 				test.after(w)
@@ -320,7 +321,7 @@ func TestBeforeWrite(t *testing.T) {
 				if test.late != nil {
 					go test.late(w)
 				}
-				checked(t.Context())
+				b.AfterWrites(t.Context(), s)
 				if d := time.Since(start); d != test.want {
 					t.Errorf("it waited %v, want %v", d, test.want)
 				}
@@ -332,19 +333,19 @@ func TestBeforeWrite(t *testing.T) {
 	}
 }
 
-// An agent announces a second write of a file right after the first. Each wait ends with
-// the report about its own text.
+// Two agents write a file, one right after the other. Each wait ends with the report about its own
+// text.
 func TestBeforeWriteTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBare(t)
 		path := b.file(t, "a")
 		k := b.checker(t, true, inFile(path, problem(1, "error", "old")))
-		announce := func() (checked func(context.Context)) {
-			_, checked, err := b.BeforeWrite(t.Context(), path)
-			if err != nil {
+		announce := func() Session {
+			s := b.connect(t, newFakeSession())
+			if _, err := b.BeforeWrite(t.Context(), s, path); err != nil {
 				t.Fatal(err)
 			}
-			return checked
+			return s
 		}
 		write := func(text string) {
 			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -357,10 +358,10 @@ func TestBeforeWriteTwice(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		wait := func(checked func(context.Context), want time.Duration) {
+		wait := func(s Session, want time.Duration) {
 			t.Helper()
 			start := time.Now()
-			if checked(t.Context()); time.Since(start) != want {
+			if b.AfterWrites(t.Context(), s); time.Since(start) != want {
 				t.Errorf("it waited %v, want %v", time.Since(start), want)
 			}
 		}
@@ -379,17 +380,19 @@ func TestBeforeWriteUnchecked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBare(t)
 		path := b.file(t, "a")
-		if files, checked, err := b.BeforeWrite(t.Context(), path); len(files) > 0 || checked != nil || err != nil {
+		s := b.connect(t, newFakeSession())
+		if files, err := b.BeforeWrite(t.Context(), s, path); len(files) > 0 || len(b.writes) > 0 || err != nil {
 			t.Errorf("without a client: %+v, %v", files, err)
 		}
 		k := b.checker(t, true)
-		if files, checked, err := b.BeforeWrite(t.Context(), path); len(files) > 0 || checked != nil || err != nil {
+		if files, err := b.BeforeWrite(t.Context(), s, path); len(files) > 0 || len(b.writes) > 0 || err != nil {
 			t.Errorf("not listed: %+v, %v", files, err)
 		}
 		k.set(inFile(path))
-		_, checked, err := b.BeforeWrite(t.Context(), path)
-		if err != nil || checked == nil {
-			t.Fatalf("listed: %v", err)
+		for range maxWrites + 1 {
+			if _, err := b.BeforeWrite(t.Context(), s, path); err != nil || len(b.writes) == 0 || len(b.writes) > maxWrites {
+				t.Fatalf("listed: %d writes, %v", len(b.writes), err)
+			}
 		}
 		// The caller has ended.
 		if err := os.WriteFile(path, []byte("written\n"), 0o600); err != nil {
@@ -398,8 +401,14 @@ func TestBeforeWriteUnchecked(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		start := time.Now()
-		if checked(ctx); time.Since(start) > 0 || len(b.writes) > 0 {
+		if b.AfterWrites(ctx, s); time.Since(start) > 0 || len(b.writes) > 0 {
 			t.Errorf("it waited %v, and %d are left", time.Since(start), len(b.writes))
+		}
+		if _, err := b.BeforeWrite(t.Context(), s, path); err != nil || len(b.writes) != 1 {
+			t.Errorf("again: %d writes, %v", len(b.writes), err)
+		}
+		if b.Disconnect(s); len(b.writes) > 0 {
+			t.Errorf("of an agent that has ended, %d are left", len(b.writes))
 		}
 	})
 }

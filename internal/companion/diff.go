@@ -502,6 +502,7 @@ func (c *Companion) Disconnect(s Session) {
 	c.mu.Lock()
 	c.sessions = slices.DeleteFunc(c.sessions, func(other Session) bool { return other == s })
 	delete(c.asking, s)
+	c.forgetLocked(c.writesLocked(s))
 	var ended, failed, orphans []*diff
 	for _, d := range c.diffs {
 		if d.session == s && d.state == journal.Open && !c.closing {

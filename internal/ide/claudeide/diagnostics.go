@@ -3,9 +3,7 @@ package claudeide
 import (
 	"context"
 	"net/url"
-	"sync"
 
-	"pollux/internal/crash"
 	"pollux/internal/editor"
 	"pollux/internal/ide/blocking"
 	"pollux/internal/ide/mcp"
@@ -35,7 +33,7 @@ func (s *Session) getDiagnostics(ctx context.Context, c *mcp.Call) ([]string, er
 	if a.URI != "" {
 		return s.diagnosticsOf(ctx, a.URI)
 	}
-	s.checks.end(ctx)
+	s.server.Backend.AfterWrites(ctx, s)
 	files, err := s.server.Backend.Diagnostics(ctx, "")
 	if err != nil {
 		return nil, err
@@ -49,63 +47,16 @@ func (s *Session) diagnosticsOf(ctx context.Context, uri string) ([]string, erro
 	if err != nil {
 		return nil, err
 	}
-	files, checked, err := s.server.Backend.BeforeWrite(ctx, path)
+	files, err := s.server.Backend.BeforeWrite(ctx, s, path)
 	if plain, bad := url.PathUnescape(path); err == nil && len(files) == 0 && bad == nil && plain != path {
 		// The agent does not escape the path; the model may.
-		files, checked, err = s.server.Backend.BeforeWrite(ctx, plain)
+		files, err = s.server.Backend.BeforeWrite(ctx, s, plain)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if checked != nil {
-		s.checks.add(ctx, checked)
-	}
 	// The agent ignores an answer for another URI.
 	return encodeDiagnostics(files, func(string) string { return uri })
-}
-
-// checks holds functions of [companion.Companion.BeforeWrite] until the agent asks for all
-// files.
-type checks struct {
-	mu  sync.Mutex
-	all []func(context.Context)
-}
-
-// maxChecks bounds the writes after which the agent has not asked.
-const maxChecks = 32
-
-// add keeps a function. If there are too many, it drops the oldest.
-func (c *checks) add(ctx context.Context, checked func(context.Context)) {
-	c.mu.Lock()
-	c.all = append(c.all, checked)
-	var oldest func(context.Context)
-	if len(c.all) > maxChecks {
-		oldest = c.all[0]
-		c.all = c.all[1:]
-	}
-	c.mu.Unlock()
-	if oldest != nil {
-		ctx, cancel := context.WithCancel(ctx)
-		cancel()
-		oldest(ctx) // does not wait
-	}
-}
-
-// end waits until the editors have checked what the agent has written, but not longer than
-// ctx.
-func (c *checks) end(ctx context.Context) {
-	c.mu.Lock()
-	all := c.all
-	c.all = nil
-	c.mu.Unlock()
-	var waiting sync.WaitGroup
-	for _, checked := range all {
-		waiting.Go(func() {
-			defer crash.Report()
-			checked(ctx)
-		})
-	}
-	waiting.Wait()
 }
 
 // fileURI returns the agent's form of a path: nothing in it is escaped.

@@ -1,7 +1,6 @@
 package claudeide
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -66,19 +65,12 @@ func TestGetDiagnostics(t *testing.T) {
 	})
 }
 
-// The answer after a write waits for the editors' checks of all written files, at the same
-// time. Everything else is answered immediately.
+// The answer after a write waits for the editors' checks. Everything else is answered immediately.
 func TestGetDiagnosticsAfterWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t)
 		f.backend.diagnostics = func(path string) ([]editor.FileDiagnostics, error) {
 			return []editor.FileDiagnostics{reported(systest.Abs("/project/a"))}, nil
-		}
-		f.backend.checked = func(ctx context.Context, path string) {
-			select {
-			case <-time.After(time.Second):
-			case <-ctx.Done():
-			}
 		}
 		a := f.connect("claude-code")
 		ask := func(args string, want time.Duration) {
@@ -94,35 +86,5 @@ func TestGetDiagnosticsAfterWrite(t *testing.T) {
 		ask(`{"uri":"file:///project/a"}`, 0)
 		ask("{}", time.Second)
 		ask("{}", 0)
-	})
-}
-
-// A session waits for no check after its end, and keeps a bounded number of them.
-func TestChecksEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := start(t)
-		f.backend.diagnostics = func(path string) ([]editor.FileDiagnostics, error) {
-			return []editor.FileDiagnostics{reported(path)}, nil
-		}
-		forgotten := make(chan string, 100)
-		f.backend.checked = func(ctx context.Context, path string) {
-			if ctx.Err() == nil {
-				t.Errorf("%s: it would wait", path)
-			}
-			forgotten <- path
-		}
-		a := f.connect("claude-code")
-		for i := range maxChecks + 1 {
-			uri := fmt.Sprintf("file:///project/%d", i)
-			a.want(a.call(toolGetDiagnostics, systest.InJSON(`{"uri":"`+uri+`"}`)), systest.InJSON("["+encoded(uri)+"]"))
-		}
-		if path := receive(t, forgotten); path != systest.Abs("/project/0") || len(forgotten) > 0 {
-			t.Errorf("the session forgot %s and %d more", path, len(forgotten))
-		}
-		a.ws.CloseNow()
-		receive(t, f.backend.gone)
-		for range maxChecks {
-			receive(t, forgotten)
-		}
 	})
 }

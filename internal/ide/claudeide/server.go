@@ -137,7 +137,7 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	go func() { // the HTTP server would catch a panic
 		defer crash.Report()
 		defer s.Check()
-		session.serve(mcp.WebSocket(ws))
+		session.Serve(mcp.WebSocket(ws))
 	}()
 }
 

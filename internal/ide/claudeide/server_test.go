@@ -41,8 +41,7 @@ type backend struct {
 	propose func(companion.Proposal) error
 	// diagnostics, if set, answers Diagnostics and BeforeWrite.
 	diagnostics func(path string) ([]editor.FileDiagnostics, error)
-	// checked, if set, is the function that BeforeWrite returns, with its path.
-	checked func(ctx context.Context, path string)
+	written     bool // BeforeWrite was called, and AfterWrites was not since
 
 	mu       sync.Mutex
 	hidden   bool // nothing shows changes
@@ -136,14 +135,17 @@ func (b *backend) Diagnostics(_ context.Context, path string) ([]editor.FileDiag
 	return b.diagnostics(path)
 }
 
-func (b *backend) BeforeWrite(ctx context.Context, path string) (
-	files []editor.FileDiagnostics, checked func(context.Context), err error,
-) {
-	if b.checked != nil {
-		checked = func(ctx context.Context) { b.checked(ctx, path) }
+func (b *backend) BeforeWrite(ctx context.Context, _ companion.Session, path string) ([]editor.FileDiagnostics, error) {
+	b.written = true
+	return b.Diagnostics(ctx, path)
+}
+
+// AfterWrites takes a second after a write.
+func (b *backend) AfterWrites(ctx context.Context, _ companion.Session) {
+	if b.written {
+		time.Sleep(time.Second)
 	}
-	files, err = b.Diagnostics(ctx, path)
-	return files, checked, err
+	b.written = false
 }
 
 func (b *backend) Shows() bool {

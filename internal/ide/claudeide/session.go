@@ -23,7 +23,6 @@ type Session struct {
 
 	mu      sync.Mutex
 	process companion.Process // what is known of it
-	checks  checks
 }
 
 // The names of the agents, as people know them, by the name that they send.
@@ -67,12 +66,6 @@ func (s *Session) lineShift() int {
 		return 1
 	}
 	return 0
-}
-
-// serve serves the agent until the connection or the session ends.
-func (s *Session) serve(conn mcp.Conn) {
-	s.Serve(conn)
-	s.checks.end(s.Ctx)
 }
 
 // opencode sends placeholder instead of its version.

@@ -77,8 +77,8 @@ type Backend interface {
 	Context() companion.Context
 	Roots() []string
 	Diagnostics(ctx context.Context, path string) ([]editor.FileDiagnostics, error)
-	BeforeWrite(ctx context.Context, path string) (
-		files []editor.FileDiagnostics, checked func(context.Context), err error)
+	BeforeWrite(ctx context.Context, s companion.Session, path string) ([]editor.FileDiagnostics, error)
+	AfterWrites(ctx context.Context, s companion.Session)
 }
 
 // A Companion is what all servers of a companion are made of.
