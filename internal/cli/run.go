@@ -26,11 +26,18 @@ import (
 	"pollux/internal/view/tmux"
 )
 
+// A running is a run of pollux run.
+type running struct {
+	streams   IO
+	companion companionFlags
+	remote    remoteFlags
+	attach    bool
+	ownMode   bool
+	review    func() (string, error)
+}
+
 func newRun(streams IO) *cobra.Command {
-	var flags companionFlags
-	var remote remoteFlags
-	var attach, ownMode bool
-	var review func() (string, error)
+	r := &running{streams: streams}
 	cmd := &cobra.Command{
 		Use:   "run [AGENT] [-- AGENT ARGUMENT...]",
 		Short: "Start an agent here, and review its changes",
@@ -67,91 +74,106 @@ leaves the choice to the agent. opencode and Codex CLI ask in their own terminal
 If Gemini CLI's settings do not mention IDE mode, Pollux offers to turn it on.`,
 		ValidArgsFunction: completeAgents,
 		Args:              cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := namesAgent(args, cmd.ArgsLenAtDash()); err != nil {
-				return err
-			}
-			where, err := review()
-			if err != nil {
-				return err
-			}
-			if !attach {
-				if anyChanged(cmd, "socket", "ssh", "via", "dir", "map") {
-					return usageError{errors.New("--socket, --ssh, --via, --dir and --map need --attach")}
-				}
-				remote = remoteFlags{} // settings for --attach
-			}
-			if _, _, err := flags.agentConfig(); err != nil { // before the user answers questions
-				return err
-			}
-			s, err := findAgent(cmd.Context(), streams, args, remote.away())
-			if err != nil {
-				return err
-			}
-			s.review, s.ownMode = where, ownMode
-			if remote.away() && !s.agent.Remote {
-				return usageError{fmt.Errorf("%s connects only to a companion on its own machine: "+
-					"start it there without --ssh, --via and --map, or start %s here", s.agent.Title,
-					names(launches(func(l ide.Launch) bool { return l.Remote }), "or"))}
-			}
-			if s.agent.IDEMode {
-				if err := offerIDEMode(cmd.Context(), streams, false); err != nil {
-					return err
-				}
-			}
-			if attach && s.agent.Remote && (remote.away() || remote.socket != "") {
-				return withRemote(cmd.Context(), streams.Err, &remote, func(ctx context.Context, p published) error {
-					ctx, stop := leaveInterruptToAgent(ctx)
-					defer stop()
-					say(streams.Err, "connected to the companion of %s", p.editor)
-					return s.run(ctx, streams, p.env)
-				})
-			}
-			if attach {
-				socket, err := remote.find(cmd.Context(), "")
-				if err != nil {
-					return err
-				}
-				s.attached = true
-				c, err := joinCompanion(cmd.Context(), streams, socket)
-				if err != nil {
-					return err
-				}
-				return runAgent(cmd.Context(), streams, c, s)
-			}
-			if !anyChanged(cmd, "root", "include-ignored", "listen", "host-name") {
-				socket, inEditor := otherRun(cmd.Context())
-				if inEditor != "" {
-					say(streams.Err, "%s is open in this folder, but does not see this agent: to connect the two, start it with `%s`",
-						inEditor, "pollux run --attach "+shell.EndOfFlags()+" "+s.agent.Name)
-				}
-				if socket != "" {
-					leave, err := hold(cmd.Context(), socket)
-					if err == nil { // otherwise it has just ended
-						defer leave()
-						c, err := joinCompanion(cmd.Context(), streams, socket)
-						if err != nil {
-							return err
-						}
-						return runAgent(cmd.Context(), streams, c, s)
-					}
-				}
-			}
-			c, leave, err := startCompanion(cmd.Context(), streams, s.agent.Name, flags.args(cmd))
-			if err != nil {
-				return err
-			}
-			defer leave()
-			s.starts = true
-			return runAgent(cmd.Context(), streams, c, s)
-		},
+		RunE:              r.run,
 	}
-	flags.add(cmd)
-	remote.add(cmd)
-	switchFlag(cmd, "run.attach", &attach)
-	switchFlag(cmd, "run.own-mode", &ownMode)
-	review = reviewFlag(cmd, streams)
+	r.companion.add(cmd)
+	r.remote.add(cmd)
+	switchFlag(cmd, "run.attach", &r.attach)
+	switchFlag(cmd, "run.own-mode", &r.ownMode)
+	r.review = reviewFlag(cmd, streams)
 	return cmd
+}
+
+// run checks the flags, finds the agent, and runs it.
+func (r *running) run(cmd *cobra.Command, args []string) error {
+	if err := namesAgent(args, cmd.ArgsLenAtDash()); err != nil {
+		return err
+	}
+	where, err := r.review()
+	if err != nil {
+		return err
+	}
+	if !r.attach {
+		if anyChanged(cmd, "socket", "ssh", "via", "dir", "map") {
+			return usageError{errors.New("--socket, --ssh, --via, --dir and --map need --attach")}
+		}
+		r.remote = remoteFlags{} // settings for --attach
+	}
+	if _, _, err := r.companion.agentConfig(); err != nil { // before the user answers questions
+		return err
+	}
+	s, err := findAgent(cmd.Context(), r.streams, args, r.remote.away())
+	if err != nil {
+		return err
+	}
+	s.review, s.ownMode = where, r.ownMode
+	if r.remote.away() && !s.agent.Remote {
+		return usageError{fmt.Errorf("%s connects only to a companion on its own machine: "+
+			"start it there without --ssh, --via and --map, or start %s here", s.agent.Title,
+			names(launches(func(l ide.Launch) bool { return l.Remote }), "or"))}
+	}
+	if s.agent.IDEMode {
+		if err := offerIDEMode(cmd.Context(), r.streams, false); err != nil {
+			return err
+		}
+	}
+	if r.attach {
+		return r.runAttached(cmd.Context(), s)
+	}
+	return r.runHere(cmd, s)
+}
+
+// runAttached runs an agent with the running companion that the flags select.
+func (r *running) runAttached(ctx context.Context, s session) error {
+	if s.agent.Remote && (r.remote.away() || r.remote.socket != "") {
+		return withRemote(ctx, r.streams.Err, &r.remote, func(ctx context.Context, p published) error {
+			ctx, stop := leaveInterruptToAgent(ctx)
+			defer stop()
+			say(r.streams.Err, "connected to the companion of %s", p.editor)
+			return s.run(ctx, r.streams, p.env)
+		})
+	}
+	socket, err := r.remote.find(ctx, "")
+	if err != nil {
+		return err
+	}
+	s.attached = true
+	return r.join(ctx, socket, s)
+}
+
+// runHere runs an agent with the companion of another pollux run here, or with a new one.
+func (r *running) runHere(cmd *cobra.Command, s session) error {
+	ctx := cmd.Context()
+	if !anyChanged(cmd, "root", "include-ignored", "listen", "host-name") {
+		socket, inEditor := otherRun(ctx)
+		if inEditor != "" {
+			say(r.streams.Err, "%s is open in this folder, but does not see this agent: to connect the two, start it with `%s`",
+				inEditor, "pollux run --attach "+shell.EndOfFlags()+" "+s.agent.Name)
+		}
+		if socket != "" {
+			leave, err := hold(ctx, socket)
+			if err == nil { // otherwise it has just ended
+				defer leave()
+				return r.join(ctx, socket, s)
+			}
+		}
+	}
+	c, leave, err := startCompanion(ctx, r.streams, s.agent.Name, r.companion.args(cmd))
+	if err != nil {
+		return err
+	}
+	defer leave()
+	s.starts = true
+	return runAgent(ctx, r.streams, c, s)
+}
+
+// join runs an agent with the companion at a socket.
+func (r *running) join(ctx context.Context, socket string, s session) error {
+	c, err := joinCompanion(ctx, r.streams, socket)
+	if err != nil {
+		return err
+	}
+	return runAgent(ctx, r.streams, c, s)
 }
 
 // namesAgent checks the arguments of `pollux run`. dash is how many come before the argument
