@@ -16,11 +16,8 @@ type Conn interface {
 	// SetModel selects the model of a conversation.
 	SetModel(ctx context.Context, session, model string) error
 	// Prompt sends a prompt and waits until the agent has ended its work on it, or for the end of the
-	// connection. It closes sent once the prompt has been sent, or could not be.
-	Prompt(session string, content []Content, sent chan<- struct{}) (PromptResult, error)
-	// Cancel asks the agent to end its work in a conversation, once the prompt is on its
-	// way: see Prompt. It never blocks, even if the agent does not read.
-	Cancel(session string, sent <-chan struct{})
+	// connection. When ctx ends, it asks the agent to end its work, and still waits.
+	Prompt(ctx context.Context, session string, content []Content) (PromptResult, error)
 	// Done returns a channel that is closed when the connection has ended.
 	Done() <-chan struct{}
 	// Close ends the connection. Calls in progress return an error.

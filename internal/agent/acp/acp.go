@@ -171,28 +171,21 @@ func (c *Conn) SetModel(ctx context.Context, session, model string) error {
 }
 
 // Prompt implements [agent.Conn].
-func (c *Conn) Prompt(session string, content []agent.Content, sent chan<- struct{}) (agent.PromptResult, error) {
+func (c *Conn) Prompt(ctx context.Context, session string, content []agent.Content) (agent.PromptResult, error) {
 	var raw json.RawMessage
 	var res struct {
 		StopReason string `json:"stopReason"`
 	}
 	turn, err := c.rpc.Start("session/prompt", prompt{session, content})
-	close(sent)
 	if err == nil {
+		cancel := func() { c.rpc.Notify(context.Background(), "session/cancel", sessionRef{session}) }
+		defer context.AfterFunc(ctx, cancel)() // only now is there something to cancel
 		err = turn.Wait(context.Background(), &raw)
 	}
 	if err == nil {
 		err = json.Unmarshal(raw, &res)
 	}
 	return agent.PromptResult{StopReason: res.StopReason, Raw: raw}, Refused(err)
-}
-
-// Cancel implements [agent.Conn].
-func (c *Conn) Cancel(session string, sent <-chan struct{}) {
-	go func() {
-		<-sent // otherwise there is nothing to cancel yet
-		c.rpc.Notify(context.Background(), "session/cancel", sessionRef{session})
-	}()
 }
 
 // call sends a request and waits for the response.

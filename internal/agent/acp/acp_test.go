@@ -1,6 +1,7 @@
 package acp
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -42,12 +43,13 @@ func TestACPCancelFollowsThePrompt(t *testing.T) {
 	in, toAgent := io.Pipe()
 	fromAgent, out := io.Pipe()
 	c := NewConn(fromAgent, toAgent, false, nil)
-	sent, ended := make(chan struct{}), make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		c.Prompt("s", []agent.Content{{Type: "text", Text: strings.Repeat("\x01", 1<<20)}}, sent)
+		c.Prompt(ctx, "s", []agent.Content{{Type: "text", Text: strings.Repeat("\x01", 1<<20)}})
 	}()
-	c.Cancel("s", sent)
+	cancel()
 	messages := json.NewDecoder(in)
 	for _, want := range []string{"session/prompt", "session/cancel"} {
 		var m struct{ Method string }

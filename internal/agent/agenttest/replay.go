@@ -88,7 +88,7 @@ func Replay(t testing.TB, row *agent.Agent, dir, recorded string) string {
 	fmt.Fprintf(&c.log, "session of %q: %v\n", s.Model, outcome(row, err))
 	for err == nil || outcome(row, err) != "" {
 		var result agent.PromptResult
-		result, err = conn.Prompt(s.ID, []agent.Content{{Type: "text", Text: "hello"}}, make(chan struct{}))
+		result, err = conn.Prompt(t.Context(), s.ID, []agent.Content{{Type: "text", Text: "hello"}})
 		if err != nil && outcome(row, err) == "" { // no line is left
 			break
 		}

@@ -163,15 +163,15 @@ func (c *conn) SetModel(ctx context.Context, _, model string) error {
 }
 
 // Prompt implements [agent.Conn].
-func (c *conn) Prompt(session string, content []agent.Content, sent chan<- struct{}) (agent.PromptResult, error) {
+func (c *conn) Prompt(ctx context.Context, session string, content []agent.Content) (agent.PromptResult, error) {
 	t, err := c.begin(session)
 	if err == nil {
 		err = c.w.Encode(message(content))
 	}
-	close(sent)
 	if err != nil {
 		return agent.PromptResult{}, err // after a failed write the connection ends
 	}
+	defer context.AfterFunc(ctx, func() { c.cancel(t) })()
 	<-t.done
 	raw, err := json.Marshal(t.usage)
 	res := agent.PromptResult{StopReason: t.result.StopReason, Raw: raw}
@@ -213,21 +213,15 @@ func (c *conn) begin(session string) (*turn, error) {
 	return c.turn, nil
 }
 
-// Cancel implements [agent.Conn].
-func (c *conn) Cancel(session string, sent <-chan struct{}) {
-	go func() {
-		<-sent // otherwise there is nothing to cancel yet
-		c.mu.Lock()
-		t := c.turn
-		now := t != nil && t.session == session && t.started
-		if t != nil && t.session == session {
-			t.cancelled = true
-		}
-		c.mu.Unlock()
-		if now {
-			c.interrupt()
-		}
-	}()
+// cancel ends a turn, as soon as it has started.
+func (c *conn) cancel(t *turn) {
+	c.mu.Lock()
+	now := c.turn == t && t.started
+	t.cancelled = true
+	c.mu.Unlock()
+	if now {
+		c.interrupt()
+	}
 }
 
 // interrupt ends the turn that has started. It does not wait.

@@ -123,7 +123,7 @@ func (c *replayed) session() string {
 
 func (c *replayed) ask(session, text string) (agent.PromptResult, error) {
 	c.t.Helper()
-	return c.Prompt(session, []agent.Content{{Type: "text", Text: text}}, make(chan struct{}))
+	return c.Prompt(c.t.Context(), session, []agent.Content{{Type: "text", Text: text}})
 }
 
 // want asks, and checks the text of the answer and the tokens of this answer alone.
@@ -196,12 +196,12 @@ func TestTools(t *testing.T) {
 
 func TestCancel(t *testing.T) {
 	c := replay(t, "cancel", nil)
-	s, sent := c.session(), make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		<-c.said
-		c.Cancel(s, sent)
+		cancel()
 	}()
-	res, err := c.Prompt(s, []agent.Content{{Type: "text", Text: "SLOW"}}, sent)
+	res, err := c.Prompt(ctx, c.session(), []agent.Content{{Type: "text", Text: "SLOW"}})
 	if err != nil || res.StopReason != agent.StoppedCancelled {
 		t.Errorf("%+v, %v", res, err)
 	}
@@ -212,9 +212,9 @@ func TestCancel(t *testing.T) {
 // the end.
 func TestCancelBeforeTheStart(t *testing.T) {
 	c := replay(t, "cancel-early", nil)
-	s, sent := c.session(), make(chan struct{})
-	c.Cancel(s, sent)
-	res, err := c.Prompt(s, []agent.Content{{Type: "text", Text: "SLOW"}}, sent)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	res, err := c.Prompt(ctx, c.session(), []agent.Content{{Type: "text", Text: "SLOW"}})
 	if err != nil || res.StopReason != agent.StoppedCancelled {
 		t.Errorf("%+v, %v", res, err)
 	}
@@ -291,7 +291,7 @@ func TestModels(t *testing.T) {
 func TestImage(t *testing.T) {
 	c := replay(t, "image", nil)
 	png := []byte("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x06\x00\x00\x00\x1f\x15\xc4\x89\x00\x00\x00\rIDATx\xdacd\xf8\xcfP\x0f\x00\x03\x86\x01\x80Z4}k\x00\x00\x00\x00IEND\xaeB`\x82")
-	res, err := c.Prompt(c.session(), []agent.Content{{Type: "text", Text: "/cost"}, {Type: "image", Data: png, MIMEType: "image/png"}}, make(chan struct{}))
+	res, err := c.Prompt(t.Context(), c.session(), []agent.Content{{Type: "text", Text: "/cost"}, {Type: "image", Data: png, MIMEType: "image/png"}})
 	if err != nil || c.text.String() == "" {
 		t.Errorf("%+v, %v", res, err)
 	}
@@ -408,7 +408,7 @@ func FuzzMessages(f *testing.F) {
 		r := &recorder{said: make(chan struct{})}
 		c := connect(io.NopCloser(strings.NewReader(text)), toAgent, false, r)
 		if s, err := c.NewSession(t.Context(), "/project"); err == nil {
-			c.Prompt(s.ID, nil, make(chan struct{}))
+			c.Prompt(t.Context(), s.ID, nil)
 		}
 		<-c.Done()
 		c.Close()

@@ -35,8 +35,7 @@ type thread struct {
 
 // A turn is the server's work on a prompt.
 type turn struct {
-	before tokens        // the thread's total before it
-	cancel chan struct{} // receives a value to end it
+	before tokens // the thread's total before it
 	end    chan turnEnd
 
 	// The reading goroutine owns these.
@@ -180,12 +179,12 @@ func (c *Conn) SetModel(_ context.Context, session, model string) error {
 }
 
 // Prompt implements [agent.Conn].
-func (c *Conn) Prompt(session string, content []agent.Content, sent chan<- struct{}) (agent.PromptResult, error) {
+func (c *Conn) Prompt(ctx context.Context, session string, content []agent.Content) (agent.PromptResult, error) {
 	params := map[string]any{"threadId": session, "input": input(content)}
 	if last := len(content) - 1; last >= 0 && content[last].Type == "schema" {
 		params["outputSchema"] = strict(content[last].Text)
 	}
-	t := &turn{cancel: make(chan struct{}, 1), end: make(chan turnEnd, 1)}
+	t := &turn{end: make(chan turnEnd, 1)}
 	c.mu.Lock()
 	th := c.threads[session]
 	if th != nil {
@@ -196,7 +195,6 @@ func (c *Conn) Prompt(session string, content []agent.Content, sent chan<- struc
 	}
 	c.mu.Unlock()
 	if th == nil {
-		close(sent)
 		return agent.PromptResult{}, &agent.Refused{Message: "there is no such conversation"}
 	}
 	defer func() {
@@ -205,7 +203,6 @@ func (c *Conn) Prompt(session string, content []agent.Content, sent chan<- struc
 		c.mu.Unlock()
 	}()
 	start, err := c.rpc.Start("turn/start", params)
-	close(sent)
 	var started struct {
 		Turn struct {
 			ID string `json:"id"`
@@ -217,9 +214,10 @@ func (c *Conn) Prompt(session string, content []agent.Content, sent chan<- struc
 	if err != nil {
 		return agent.PromptResult{}, err
 	}
-	for {
+	for cancelled := ctx.Done(); ; {
 		select {
-		case <-t.cancel:
+		case <-cancelled:
+			cancelled = nil
 			go c.rpc.Start("turn/interrupt", map[string]string{"threadId": session, "turnId": started.Turn.ID})
 		case end := <-t.end:
 			return c.result(th, t, end)
@@ -259,19 +257,6 @@ func input(content []agent.Content) (parts []map[string]any) {
 		}
 	}
 	return parts
-}
-
-// Cancel implements [agent.Conn].
-func (c *Conn) Cancel(session string, sent <-chan struct{}) {
-	go func() {
-		<-sent // now the turn is known
-		if t := c.turn(session); t != nil {
-			select {
-			case t.cancel <- struct{}{}:
-			default: // it is cancelled already
-			}
-		}
-	}()
 }
 
 // turn returns the turn of a thread, or nil.

@@ -106,7 +106,7 @@ func (s *server) open(t *testing.T) agent.Session {
 }
 
 func (s *server) prompt(session agent.Session, text string) (agent.PromptResult, error) {
-	return s.conn.Prompt(session.ID, []agent.Content{{Type: "text", Text: text}}, make(chan struct{}))
+	return s.conn.Prompt(context.Background(), session.ID, []agent.Content{{Type: "text", Text: text}})
 }
 
 // A conversation as the real server held it.
@@ -218,10 +218,9 @@ func TestConnCancel(t *testing.T) {
 {"method":"turn/completed","params":{"threadId":"thread-1","turn":{"id":"turn-1","status":"interrupted"}}}
 `)
 	session := s.open(t)
-	sent := make(chan struct{})
-	s.conn.Cancel(session.ID, sent)
-	s.conn.Cancel(session.ID, sent)
-	res, err := s.conn.Prompt(session.ID, []agent.Content{{Type: "text", Text: "x"}}, sent)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	res, err := s.conn.Prompt(ctx, session.ID, []agent.Content{{Type: "text", Text: "x"}})
 	if err != nil || res.StopReason != agent.StoppedCancelled {
 		t.Errorf("%+v, %v", res, err)
 	}
@@ -244,12 +243,15 @@ func TestInput(t *testing.T) {
 func TestConnEnds(t *testing.T) {
 	s := play(t, opening(t)+startedTurn)
 	session := s.open(t)
-	sent := make(chan struct{})
 	go func() {
-		<-sent
-		s.out.Close()
+		for line := range s.requests {
+			if strings.Contains(line, `"turn/start"`) {
+				s.out.Close()
+				return
+			}
+		}
 	}()
-	if _, err := s.conn.Prompt(session.ID, nil, sent); !errors.Is(err, jsonrpc.ErrClosed) {
+	if _, err := s.conn.Prompt(t.Context(), session.ID, nil); !errors.Is(err, jsonrpc.ErrClosed) {
 		t.Errorf("got %v", err)
 	}
 	<-s.conn.Done()

@@ -42,11 +42,11 @@ func (c *conn) NewSession(ctx context.Context, dir string) (agent.Session, error
 }
 
 // Prompt implements [agent.Conn].
-func (c *conn) Prompt(session string, content []agent.Content, sent chan<- struct{}) (agent.PromptResult, error) {
+func (c *conn) Prompt(ctx context.Context, session string, content []agent.Content) (agent.PromptResult, error) {
 	c.mu.Lock()
 	delete(c.held, session)
 	c.mu.Unlock()
-	result, err := c.Conn.Prompt(session, content, sent)
+	result, err := c.Conn.Prompt(ctx, session, content)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var r struct{ Usage acp.Tokens }

@@ -51,7 +51,8 @@ func (*oneShot) NewSession(context.Context, string) (agent.Session, error) {
 func (*oneShot) SetModel(context.Context, string, string) error { return nil }
 
 // Prompt implements [agent.Conn]. It waits for the end of the process, whose exit code matters.
-func (c *oneShot) Prompt(_ string, content []agent.Content, sent chan<- struct{}) (agent.PromptResult, error) {
+// Only that end cancels its work.
+func (c *oneShot) Prompt(_ context.Context, _ string, content []agent.Content) (agent.PromptResult, error) {
 	c.read()
 	text := ""
 	for _, part := range content {
@@ -66,7 +67,6 @@ func (c *oneShot) Prompt(_ string, content []agent.Content, sent chan<- struct{}
 		io.WriteString(c.out, text)
 		c.out.Close()
 	}()
-	close(sent)
 	select {
 	case <-c.done:
 	case <-c.parser.ended:
@@ -84,9 +84,6 @@ func (c *oneShot) Prompt(_ string, content []agent.Content, sent chan<- struct{}
 	}
 	return result, &agent.Refused{Message: result.Message}
 }
-
-// Cancel implements [agent.Conn]. The end of the process cancels its work.
-func (*oneShot) Cancel(string, <-chan struct{}) {}
 
 // Done implements [agent.Conn].
 func (c *oneShot) Done() <-chan struct{} { return c.done }

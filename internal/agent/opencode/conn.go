@@ -95,15 +95,14 @@ func (c *conn) SetModel(ctx context.Context, session, model string) error {
 }
 
 // Prompt implements [agent.Conn].
-func (c *conn) Prompt(session string, content []agent.Content, sent chan<- struct{}) (agent.PromptResult, error) {
+func (c *conn) Prompt(ctx context.Context, session string, content []agent.Content) (agent.PromptResult, error) {
 	c.mu.Lock()
 	free := c.free[session]
 	c.mu.Unlock()
 	if free {
-		close(sent)
 		return agent.PromptResult{}, &agent.Refused{Code: codeFree}
 	}
-	return c.Conn.Prompt(session, content, sent)
+	return c.Conn.Prompt(ctx, session, content)
 }
 
 // isFree reports whether a model is one that opencode serves without a login.

@@ -106,11 +106,13 @@ func (s *session) exchange(ctx context.Context, req agent.Request, prompt string
 	w.mu.Unlock()
 	var reply agent.PromptResult
 	answered := make(chan error, 1)
-	over, sent := make(chan struct{}), make(chan struct{})
+	over := make(chan struct{})
+	working, cancel := context.WithCancel(context.Background())
 	go func() {
 		defer close(over)
+		defer cancel()
 		var err error
-		reply, err = w.conn.Prompt(s.id, content, sent)
+		reply, err = w.conn.Prompt(working, s.id, content)
 		w.readErrors()
 		answered <- err
 		w.mu.Lock()
@@ -145,7 +147,7 @@ func (s *session) exchange(ctx context.Context, req agent.Request, prompt string
 			err = fault
 		}
 		if err != nil {
-			w.conn.Cancel(s.id, sent)
+			cancel()
 			return a.result(), over, err
 		}
 	}

@@ -475,9 +475,9 @@ func (w *process) note(signs agent.Signs, b []byte) {
 		attempts = append(attempts, a)
 	}
 	w.mu.Unlock()
-	if w.once() { // so this is news of its only attempt
+	if w.once() { // so this is news of its only attempt, even if its search is not known yet
 		for _, a := range attempts {
-			a.change(func() { a.news = time.Now() })
+			a.change(func() { a.news, a.looping = time.Now(), a.looping || signs.SearchLoop })
 		}
 	}
 	for _, r := range signs.Retries {

@@ -422,7 +422,7 @@ func crowdRow(name string) *agent.Agent {
 			Single:  name == "beta",
 			Command: func(l agent.Launch) (agent.Command, error) { return agent.Command{Env: l.Env}, nil },
 			Connect: func(r io.ReadCloser, _ io.WriteCloser, _ bool, client agent.Client) agent.Conn {
-				return &fakeConn{fakeChild: r.(*fakeChild), client: client, said: make(map[string][]string), cancels: make(map[string]context.CancelFunc)}
+				return &fakeConn{fakeChild: r.(*fakeChild), client: client, said: make(map[string][]string)}
 			},
 			Inputs: func(agent.Source, agent.Program, string) []string { return nil },
 			Usage:  func(json.RawMessage) (string, agent.Tokens) { return "", agent.Tokens{} },
@@ -482,7 +482,6 @@ type fakeConn struct {
 	sessions int
 	latest   string
 	said     map[string][]string
-	cancels  map[string]context.CancelFunc
 }
 
 var errEnded = errors.New("the agent has ended")
@@ -518,10 +517,7 @@ func (f *fakeConn) NewSession(ctx context.Context, _ string) (agent.Session, err
 func (*fakeConn) SetModel(context.Context, string, string) error { return nil }
 
 // Prompt implements [agent.Conn].
-func (f *fakeConn) Prompt(session string, content []agent.Content, sent chan<- struct{}) (agent.PromptResult, error) {
-	close(sent)
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
+func (f *fakeConn) Prompt(ctx context.Context, session string, content []agent.Content) (agent.PromptResult, error) {
 	text := content[0].Text
 	f.mu.Lock()
 	if f.agent == "beta" && session != f.latest {
@@ -529,7 +525,6 @@ func (f *fakeConn) Prompt(session string, content []agent.Content, sent chan<- s
 	}
 	f.said[session] = append(f.said[session], crowdWord.FindAllString(text, -1)...)
 	words := slices.Clone(f.said[session])
-	f.cancels[session] = cancel
 	f.mu.Unlock()
 	var delay time.Duration
 	var stubborn bool
@@ -555,16 +550,6 @@ func (f *fakeConn) Prompt(session string, content []agent.Content, sent chan<- s
 		f.updating.Unlock()
 	}
 	return agent.PromptResult{}, nil
-}
-
-// Cancel implements [agent.Conn].
-func (f *fakeConn) Cancel(session string, sent <-chan struct{}) {
-	go func() {
-		<-sent
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.cancels[session]()
-	}()
 }
 
 // Close implements [agent.Conn].

@@ -61,11 +61,11 @@ func (c *conn) SetModel(ctx context.Context, session, model string) error {
 }
 
 // Prompt implements [agent.Conn].
-func (c *conn) Prompt(session string, content []agent.Content, sent chan<- struct{}) (agent.PromptResult, error) {
+func (c *conn) Prompt(ctx context.Context, session string, content []agent.Content) (agent.PromptResult, error) {
 	c.mu.Lock()
 	delete(c.used, session)
 	c.mu.Unlock()
-	result, err := c.Conn.Prompt(session, content, sent)
+	result, err := c.Conn.Prompt(ctx, session, content)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	result.Raw = acp.WithUsage(result.Raw, c.used[session])
