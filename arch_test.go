@@ -35,7 +35,7 @@ var allowed = map[string][]string{
 	"pollux/internal/agent/codex":               {"agent", "agent/acp", "agent/program", "jsonrpc", "jsontoml", "lazy", "paths", "sys"},
 	"pollux/internal/agent/copilot":             {"agent", "agent/acp", "agent/program", "jsontoml", "lazy", "paths", "sys"},
 	"pollux/internal/agent/custom":              {"agent", "agent/acp", "agent/program", "jsonrpc", "paths"},
-	"pollux/internal/agent/gemini":              {"agent", "agent/acp", "agent/gemini/download", "agent/gemini/settings", "agent/program", "lazy", "paths", "sys"},
+	"pollux/internal/agent/gemini":              {"agent", "agent/acp", "agent/gemini/download", "agent/gemini/settings", "agent/program", "jsonl", "lazy", "paths", "sys"},
 	"pollux/internal/agent/gemini/download":     {"agent", "sys"},
 	"pollux/internal/agent/gemini/fakecli":      {},
 	"pollux/internal/fakemodel":                 {},
