@@ -31,9 +31,9 @@ func noRoom(err error, dir string) error {
 	return fmt.Errorf("%w (%w): check the disk of %s", errNoRoom, err, dir)
 }
 
-// spawnOnce starts a process whose output goes to files in its directory. A pipe would lose the end of a
-// long answer, because agents exit before their output has been read. Also, processes that an
-// agent leaves behind would keep a pipe open.
+// spawnOnce starts a process whose output goes to files in its directory. A pipe would lose the
+// end of a long answer, because agents exit before their output has been read. Also, processes
+// that an agent leaves behind would keep a pipe open.
 func (w *process) spawnOnce(cmd *exec.Cmd) (spawned, error) {
 	stdout, err := w.createOutput("stdout")
 	if err != nil {

@@ -37,7 +37,7 @@ const (
 type process struct {
 	agent   *agent.Agent
 	how     *agent.Process
-	model   string       // the requested one, if it is how a [agent.Driver.OneShot] is started
+	model   string       // the requested one, if this is a [agent.Driver.OneShot] process
 	most    int64        // its output in bytes, at most; 0 for any
 	source  agent.Source // of the request that started it
 	program agent.Program
@@ -181,8 +181,11 @@ func (w *process) launch(temp *agent.TempDir) (err error) {
 	}
 	launch := agent.Launch{Dir: w.key.dir, TempDir: w.temp, Model: w.model, Change: w.key.change, Env: w.source.Env}
 	command, err := w.how.Command(launch)
+	if err != nil && w.once() {
+		err = noRoom(err, temp.Path)
+	}
 	if err != nil {
-		return noRoom(err, temp.Path)
+		return err
 	}
 	if w.unlinked = command.Unlinked; len(w.unlinked) > 0 {
 		w.log.Warn("change mode runs without these files of the agent, which cannot be linked", "files", w.unlinked)
