@@ -18,6 +18,7 @@ type silentHost struct {
 func (h silentHost) Agents() []AgentKind {
 	k := kind("fake", "Fake")
 	k.Silent = func(Process) string { return h.why.Load().(string) }
+	k.Manual = "press Shift+Tab"
 	return []AgentKind{k}
 }
 
@@ -62,6 +63,33 @@ func TestSilent(t *testing.T) {
 	}
 	if m := receive(t, warned); m.Text != `"don't ask again"` {
 		t.Errorf("the message is %+v", m)
+	}
+}
+
+// A key can stop an agent from asking, which Pollux does not see. The list of changes outside
+// Pollux says how to be asked again, unless the agent's own line does.
+func TestManual(t *testing.T) {
+	h := silentHost{why: new(atomic.Value)}
+	h.why.Store("")
+	c := newBareWith(t, h)
+	s := newFakeSession()
+	s.pid, s.dir = 1, c.dir
+	if got := c.Status().Outside.Manual; got != "" {
+		t.Errorf("without an agent: %q", got)
+	}
+	c.connect(t, s)
+	defer c.Disconnect(s)
+	if got := c.Status().Outside.Manual; got != "press Shift+Tab" {
+		t.Errorf("with an agent: %q", got)
+	}
+	h.why.Store("it is in auto mode: press Shift+Tab")
+	if got := c.Status().Outside.Manual; got != "" {
+		t.Errorf("with an agent that does not ask: %q", got)
+	}
+	list := editor.Outside{Files: []editor.OutsideFile{{Path: "/a"}}, Manual: "press Shift+Tab"}
+	if got, want := list.Note("o"), "1 file changed outside Pollux, without a review; o shows what changed and takes it back. "+
+		"To review an agent's next change, press Shift+Tab"; got != want {
+		t.Errorf("the note is %q, want %q", got, want)
 	}
 }
 

@@ -47,4 +47,7 @@ func (c *Companion) observe(d *diff, text string, unwritten journal.Ending) {
 	if err := c.journal.SetEnding(d.id, how); err != nil {
 		c.log.Warn("the journal cannot be written", "err", err)
 	}
+	if how == journal.InTerminal {
+		c.checkAsking() // the answer may have been "don't ask again"
+	}
 }

@@ -421,7 +421,7 @@ func (c *Companion) Status() editor.Status {
 	st := editor.Status{
 		PID: os.Getpid(), Version: c.cfg.Version, Port: c.host.Port(), Editor: c.cfg.Editor, Roots: c.roots,
 		Started: c.started.UnixMilli(), Clients: c.clientsLocked(), Diffs: []editor.DiffStatus{}, Surfaces: []string{},
-		Page: c.cfg.Page, Files: files, Journal: c.journal.IsDefault(), Notes: notes, Outside: c.outside.list(),
+		Page: c.cfg.Page, Files: files, Journal: c.journal.IsDefault(), Notes: notes, Outside: c.outsideLocked(),
 	}
 	for _, d := range c.diffsLocked(func(d *diff) bool { return d.visibleTo(nil) || d.notice != "" }) {
 		st.Diffs = append(st.Diffs, d.statusLocked())

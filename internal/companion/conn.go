@@ -316,7 +316,7 @@ func (c *Companion) attach(d *conn) {
 			d.notify(editor.MethodMessage, m.warning)
 		}
 	}
-	if list := c.outside.list(); len(list.Files) > 0 {
+	if list := c.outsideLocked(); len(list.Files) > 0 {
 		d.notify(editor.MethodOutside, list)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -426,11 +427,27 @@ func (o *outside) list() editor.Outside {
 	return list
 }
 
+// outsideLocked returns the list for clients.
+func (c *Companion) outsideLocked() editor.Outside {
+	list := c.outside.list()
+	var manual []string
+	for _, s := range c.sessions {
+		name, _ := s.Client()
+		for _, k := range c.host.Agents() {
+			if k.Name == name && k.Manual != "" && c.silentLocked(s) == "" && !slices.Contains(manual, k.Manual) {
+				manual = append(manual, k.Manual)
+			}
+		}
+	}
+	list.Manual = strings.Join(manual, ", and ")
+	return list
+}
+
 // announce sends the list to all clients.
 func (o *outside) announce() {
 	o.c.mu.Lock()
 	defer o.c.mu.Unlock()
-	list := o.list()
+	list := o.c.outsideLocked()
 	for _, d := range o.c.conns {
 		d.notify(editor.MethodOutside, list)
 	}

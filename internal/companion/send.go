@@ -39,6 +39,9 @@ type AgentKind struct {
 	// Silent says that such an agent changes files without asking, and how to change
 	// that, given its process; "" if it asks, or if that is not known. It may be nil.
 	Silent func(p Process) string
+	// Manual is how the user makes a running agent ask again; "" if it always asks. See
+	// [editor.Outside.Manual].
+	Manual string
 	// InputLine finds the agent's input line on its screen. If it is nil, or does not find
 	// it, Pollux types nothing.
 	InputLine inputline.Finder

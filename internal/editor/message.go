@@ -381,6 +381,9 @@ type Outside struct {
 	Files []OutsideFile `json:"files"`
 	// More is set if there may be others.
 	More bool `json:"more,omitempty"`
+	// Manual is how the user makes the connected agents ask about their next changes, such as
+	// "press Shift+Tab in Claude Code ..."; "" if they ask, or if that is known to be different.
+	Manual string `json:"manual,omitempty"`
 }
 
 // Note returns a sentence about the list for the user, or "" if it is empty. how says how to
@@ -393,8 +396,12 @@ func (o Outside) Note(how string) string {
 	if o.More {
 		more = " or more"
 	}
-	return fmt.Sprintf("%s%s changed outside Pollux, without a review; %s shows what changed and takes it back",
+	note := fmt.Sprintf("%s%s changed outside Pollux, without a review; %s shows what changed and takes it back",
 		termtext.Count(len(o.Files), "file"), more, how)
+	if o.Manual != "" {
+		note += ". To review an agent's next change, " + o.Manual
+	}
+	return note
 }
 
 // Changes of an [OutsideFile].

@@ -117,12 +117,12 @@ var protocols = []Protocol{
 			{
 				Name: geminiide.GeminiCommand, Title: "Gemini CLI", Package: geminiide.GeminiPackage,
 				Env: geminiide.LaunchEnv, IDEMode: true, RestartCode: geminiide.GeminiRestartCode, Remote: true,
-				Asking: geminiide.GeminiAsking,
+				Asking: geminiide.GeminiAsking, Manual: geminiide.GeminiManual,
 			},
 			{
 				Name: geminiide.QwenCommand, Title: "Qwen Code", Package: geminiide.QwenPackage,
 				Env: geminiide.LaunchEnv, Hint: geminiide.EnableHint("Qwen Code"), Remote: true,
-				Asking: geminiide.QwenAsking,
+				Asking: geminiide.QwenAsking, Manual: geminiide.QwenManual,
 			},
 			{
 				Name: geminiide.LLxprtCommand, Title: "LLxprt Code", Package: "@vybestack/llxprt-code",
@@ -150,7 +150,7 @@ var protocols = []Protocol{
 		Launches: []Launch{
 			{
 				Name: claudeide.ClaudeCommand, Title: "Claude Code", Package: "@anthropic-ai/claude-code",
-				Unset: claudeide.LaunchUnset, Env: claudeide.ClaudeEnv, Asking: claudeide.ClaudeAsking, Hides: true,
+				Unset: claudeide.LaunchUnset, Env: claudeide.ClaudeEnv, Asking: claudeide.ClaudeAsking, Manual: claudeide.ClaudeManual, Hides: true,
 				Prompt: claudeide.ClaudePrompt, InputLine: claudeide.ClaudeInputLine,
 			},
 			{
@@ -169,7 +169,8 @@ var protocols = []Protocol{
 		MaxFiles: 1,
 		Prompt:   copilotide.Prompt, InputLine: copilotide.InputLine,
 		Launches: []Launch{{
-			Name: copilotide.Command, Title: "Copilot CLI", Package: "@github/copilot", Asking: copilotide.Asking, Hides: true,
+			Name: copilotide.Command, Title: "Copilot CLI", Package: "@github/copilot", Asking: copilotide.Asking,
+			Manual: copilotide.Manual, Hides: true,
 		}},
 		Listen: func(c *companion.Companion, cfg Config) (Server, error) {
 			return copilotide.New(copilotide.Config{Companion: cfg.companion(c)})
@@ -530,7 +531,7 @@ func (h *Host) Agents() (kinds []companion.AgentKind) {
 	for _, p := range h.protocols {
 		for _, l := range p.Launches {
 			k := companion.AgentKind{
-				AgentKind: editor.AgentKind{Command: l.Name, Name: l.Title}, Prompt: l.Prompt, InputLine: l.InputLine, Silent: l.silent,
+				AgentKind: editor.AgentKind{Command: l.Name, Name: l.Title}, Prompt: l.Prompt, InputLine: l.InputLine, Silent: l.silent, Manual: l.Manual,
 			}
 			if k.InputLine == nil {
 				k.InputLine = p.InputLine

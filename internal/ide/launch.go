@@ -26,6 +26,9 @@ type Launch struct {
 	Args []string
 	// Asking returns whether the agent asks before it changes a file; it does if nil.
 	Asking func(asking.Start) asking.Mode
+	// Manual is how the user makes a running agent ask again, if an answer or a key can stop
+	// it from asking. It completes "To review its next change, ...".
+	Manual string
 	// Hint returns what to tell the user before the agent starts, given the
 	// arguments; nothing if empty.
 	Hint func(args []string) string

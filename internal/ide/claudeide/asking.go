@@ -8,10 +8,13 @@ import (
 	"pollux/internal/ide/asking"
 )
 
+// ClaudeManual is how a running Claude Code is made to ask.
+const ClaudeManual = `press Shift+Tab in Claude Code until it says "manual mode"`
+
 var claudeChoice = asking.Choice{
 	Flag: "--permission-mode", Skip: "bypassPermissions", SkipFlags: []string{"--dangerously-skip-permissions"},
 	Silent: []string{"auto", "acceptEdits", "bypassPermissions"}, Default: "auto mode (Claude Code's default)",
-	Ask: `press Shift+Tab in Claude Code until it says "manual mode"`,
+	Ask: ClaudeManual,
 }
 
 // ClaudeAsking returns whether Claude Code asks before it changes a file. In "auto", its

@@ -12,6 +12,9 @@ import (
 // allowing are the options that make Copilot CLI write each change without a review.
 var allowing = []string{"--allow-all-tools", "--allow-all", "--yolo"}
 
+// Manual is how a running Copilot CLI is made to ask.
+const Manual = "choose Manual Approval in the /permissions of Copilot CLI"
+
 // Asking returns whether Copilot CLI asks before it changes a file. It does, unless its
 // user has allowed all changes, for this start or for the repository.
 func Asking(s asking.Start) asking.Mode {

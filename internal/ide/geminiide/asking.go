@@ -9,6 +9,12 @@ import (
 	"pollux/internal/ide/asking"
 )
 
+// GeminiManual and QwenManual are how a running agent is made to ask.
+const (
+	GeminiManual = "press Shift+Tab in Gemini CLI until it no longer accepts edits"
+	QwenManual   = `press Shift+Tab in Qwen Code until it says "Ask permissions"`
+)
+
 // GeminiAsking returns whether Gemini CLI asks before it changes a file. It does, unless
 // its user has chosen another mode, or a rule lets it write.
 func GeminiAsking(s asking.Start) asking.Mode {
@@ -19,7 +25,7 @@ func GeminiAsking(s asking.Start) asking.Mode {
 	settings := asking.ReadSettings(func(f file) (string, []string) {
 		return f.General.DefaultApprovalMode, f.Tools.Allowed
 	}, settingsFiles(s, ".gemini")...)
-	m := choice([]string{"auto_edit", "yolo"}, "", "press Shift+Tab in Gemini CLI until it no longer accepts edits").Mode(s, settings)
+	m := choice([]string{"auto_edit", "yolo"}, "", GeminiManual).Mode(s, settings)
 	policies := filepath.Join(s.Home("", ".gemini"), "policies")
 	more := asking.Mode{Path: asking.StatePath("gemini.toml"), Text: askPolicy}
 	switch own, set := s.Flag("--policy"); {
@@ -97,8 +103,7 @@ func QwenAsking(s asking.Start) asking.Mode {
 	settings := asking.ReadSettings(func(f file) (string, []string) {
 		return f.Tools.ApprovalMode, append(f.Permissions.Allow, f.Tools.Allowed...)
 	}, settingsFiles(s, ".qwen")...)
-	m := choice([]string{"auto", "auto-edit", "yolo"}, "auto mode (Qwen Code's default)",
-		`press Shift+Tab in Qwen Code until it says "Ask permissions"`).Mode(s, settings)
+	m := choice([]string{"auto", "auto-edit", "yolo"}, "auto mode (Qwen Code's default)", QwenManual).Mode(s, settings)
 	more := asking.Mode{Path: asking.StatePath("qwen.json"), Text: `{"permissions": {"ask": ["Edit"]}}` + "\n"}
 	own := s.Getenv(envQwenSystem)
 	if own != "" && own == more.Path {
