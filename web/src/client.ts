@@ -57,6 +57,7 @@ export interface Agent {
 export interface Outside {
   files: OutsideFile[];
   more?: boolean; // there may be others
+  manual?: string; // how to make the connected agents ask
 }
 
 export interface OutsideFile {

@@ -537,6 +537,7 @@ function renderOutside() {
   const box = $<HTMLDetailsElement>("outside");
   box.hidden = !online || outside.files.length === 0;
   box.querySelector("summary")!.textContent = `${count(outside.files.length, "file")}${outside.more ? " or more" : ""} changed outside Pollux`;
+  $("outside-manual").textContent = outside.manual ? `To review an agent's next change, ${outside.manual}.` : "";
   $("outside-files").replaceChildren(...outside.files.map(({ path, change, notice }) => {
     const b = element("button", `${roots.length ? relative(path) : path} (${notice ? `${change}; it cannot be shown: ${notice}` : change})`) as HTMLButtonElement;
     b.disabled = Boolean(notice);
