@@ -212,7 +212,7 @@ func known(j *journal.Journal, e journal.Entry) string {
 	case same:
 		return "the file holds this text"
 	}
-	return "the file holds another text now"
+	return "the file does not hold this text"
 }
 
 // diffOf returns what a text of an entry changes in its file, as a unified diff. The note

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -58,6 +59,36 @@ func testHowAClosedChangeEnded(t *testing.T) {
 		}()
 	}
 	c.tasks.wait()
+}
+
+// The answer "don't ask again" in the agent's terminal. Pollux said so only in a later status.
+func TestDontAskAgainInTheTerminal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := silentHost{why: new(atomic.Value)}
+		h.why.Store("")
+		c := newBareWith(t, h)
+		v := c.view(t)
+		s := newFakeSession()
+		s.pid, s.dir = 1, c.dir
+		c.connect(t, s)
+		defer c.Disconnect(s)
+		path := filepath.Join(c.dir, "a")
+		if err := c.Propose(t.Context(), s, Proposal{Path: path, Text: "new\n"}); err != nil {
+			t.Fatal(err)
+		}
+		receive(t, v.opened)
+		h.why.Store(`"don't ask again"`)
+		if _, err := c.Withdraw(t.Context(), s, path); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("new\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c.tasks.wait()
+		if text := receive(t, v.texts); text != `"don't ask again"` {
+			t.Errorf("the view reads %q", text)
+		}
+	})
 }
 
 // Claude Code writes its own text after a "Yes" in its terminal. What the user had edited was
