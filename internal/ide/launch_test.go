@@ -135,6 +135,8 @@ func TestMode(t *testing.T) {
 		{name: "a repository's rule that cannot be overruled", agent: "claude", args: []string{"--settings", "mine.json"}, file: "project/.claude/settings.json", text: `{"permissions": {"allow": ["Edit"]}}`, want: "the rule Edit (HOME/project/.claude/settings.json)"},
 		{name: "a repository's command", agent: "claude", args: []string{"--permission-mode", "default"}, file: "project/.claude/commands/go.md", text: "---\nallowed-tools: Read, Write\n---\nWrite it.\n", want: made + " --settings"},
 		{name: "a repository's skill", agent: "claude", args: []string{"--permission-mode", "default"}, file: "project/.claude/skills/go/SKILL.md", text: "---\nallowed-tools:\n  - Edit(src/**)\n---\nWrite it.\n", want: made + " --settings"},
+		{name: "a repository's subagent", agent: "claude", args: []string{"--permission-mode", "default"}, file: "project/.claude/agents/go.md", text: "---\nname: go\npermissionMode: acceptEdits\n---\nWrite it.\n", want: made + " --settings"},
+		{name: "a repository's subagent that asks", agent: "claude", args: []string{"--permission-mode", "default"}, file: "project/.claude/agents/go.md", text: "---\nname: go\npermissionMode: default\n---\nUse acceptEdits.\n", want: asksAnyway},
 		{name: "a repository's command that only reads", agent: "claude", args: []string{"--permission-mode", "default"}, file: "project/.claude/commands/go.md", text: "---\nallowed-tools: Read\n---\nUse Write.\n", want: asksAnyway},
 		{name: "auto, and a repository's rule", agent: "claude", args: []string{"--permission-mode", "auto"}, file: "project/.claude/settings.json", text: `{"permissions": {"allow": ["Edit"]}}`, want: "auto mode"},
 

@@ -13,7 +13,7 @@ const ClaudeManual = `press Shift+Tab in Claude Code until it says "manual mode"
 
 var claudeChoice = asking.Choice{
 	Flag: "--permission-mode", Skip: "bypassPermissions", SkipFlags: []string{"--dangerously-skip-permissions"},
-	Silent: []string{"auto", "acceptEdits", "bypassPermissions"}, Default: "auto mode (Claude Code's default)",
+	Silent: silentModes, Default: "auto mode (Claude Code's default)",
 	Ask: ClaudeManual,
 }
 
@@ -35,6 +35,9 @@ func ClaudeAsking(s asking.Start) asking.Mode {
 	return s.Overrule(m, allowing(s, settings), more)
 }
 
+// silentModes are the modes in which Claude Code, or a subagent, changes files without asking.
+var silentModes = []string{"auto", "acceptEdits", "bypassPermissions"}
+
 // editTools are the tools with which Claude Code changes files. askRules, as settings, make
 // it ask for each of them, also if a rule allows one.
 var editTools = []string{"Edit", "Write", "NotebookEdit"}
@@ -51,6 +54,7 @@ func allowing(s asking.Start, settings []asking.Settings) (rules []asking.Rule) 
 		for _, kind := range []string{"commands", "skills"} {
 			rules = append(rules, s.AllowedByHeaders(filepath.Join(dir, ".claude", kind), []string{"allowed-tools"}, editTools...)...)
 		}
+		rules = append(rules, s.AllowedByHeaders(filepath.Join(dir, ".claude", "agents"), []string{"permissionMode"}, silentModes...)...)
 	}
 	return rules
 }

@@ -12,7 +12,7 @@ import (
 // GeminiManual and QwenManual are how a running agent is made to ask.
 const (
 	GeminiManual = "press Shift+Tab in Gemini CLI until it no longer accepts edits"
-	QwenManual   = `press Shift+Tab in Qwen Code until it says "Ask permissions"`
+	QwenManual   = `press Shift+Tab in Qwen Code until it says "Ask permissions" (its subagents do not ask even then)`
 )
 
 // GeminiAsking returns whether Gemini CLI asks before it changes a file. It does, unless
