@@ -21,3 +21,17 @@ func TestShow(t *testing.T) {
 	}
 	d.wait("the text", func() bool { return strings.Contains(d.screen(), text) })
 }
+
+// The review opens next to the agent, also if its user has gone to another window meanwhile.
+func TestSplit(t *testing.T) {
+	d := newDesk(t)
+	d.tmux("new-window", "cat") // the current one from now on
+	t.Setenv("TMUX", d.socket+",1,0")
+	t.Setenv("TMUX_PANE", "%0")
+	if err := Split("cat"); err != nil {
+		t.Fatal(err)
+	}
+	if panes := d.tmux("list-panes", "-t", "%0", "-F", "#{pane_id}"); strings.Count(panes, "%") != 2 {
+		t.Errorf("the agent's window has the panes %s", panes)
+	}
+}

@@ -59,7 +59,7 @@ func InEnvironment(env []string, review ...string) []string {
 // Split runs the review command in a new pane. The pane closes when the command
 // ends.
 func Split(review ...string) error {
-	args := append([]string{"split-window", "-h", "-d"}, review...)
+	args := slices.Concat([]string{"split-window", "-h", "-d"}, ownPane(), review)
 	if out, err := exec.Command("tmux", args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("tmux cannot split the window (%s): enlarge it, or use --review popup", bytes.TrimSpace(out))
 	}
@@ -72,11 +72,18 @@ const showTime = 10 * time.Second
 // Show shows a text in the status line of the terminal that has this process's pane, until
 // the user presses a key.
 func Show(ctx context.Context, text string) error {
-	args := []string{"display-message", "-d", strconv.FormatInt(showTime.Milliseconds(), 10)}
+	args := slices.Concat([]string{"display-message", "-d", strconv.FormatInt(showTime.Milliseconds(), 10)},
+		ownPane(), []string{"--", strings.ReplaceAll(text, "#", "##")})
+	return exec.CommandContext(ctx, "tmux", args...).Run()
+}
+
+// ownPane returns the arguments that select this process's pane. Without them, tmux takes the
+// current window of its session.
+func ownPane() []string {
 	if pane := os.Getenv("TMUX_PANE"); pane != "" {
-		args = append(args, "-t", pane)
+		return []string{"-t", pane}
 	}
-	return exec.CommandContext(ctx, "tmux", append(args, "--", strings.ReplaceAll(text, "#", "##"))...).Run()
+	return nil
 }
 
 // Popups attaches to a companion over conn as the client self, and runs the
