@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -44,6 +45,8 @@ func (w *world) acpScript(writes func(project string) []fakemodel.Part, read fun
 			return fakemodel.Reply{Hang: true}
 		case word == "read it" && r.Step == 0:
 			return fakemodel.Reply{Parts: []fakemodel.Part{read(w.project)}}
+		case word == "read a link" && r.Step == 0:
+			return fakemodel.Reply{Parts: []fakemodel.Part{read(filepath.Join(w.project, "out"))}}
 		case strings.HasPrefix(word, "write "):
 			if calls := writes(w.project); r.Step == 0 {
 				return fakemodel.Reply{Parts: []fakemodel.Part{calls[int(word[6]-'0')]}}
@@ -197,6 +200,18 @@ func (w *world) askACP(a acpAgent) {
 		return ok && r.OK && r.Name == a.reading
 	}) {
 		t.Errorf("it did not read: %+v", events)
+	}
+	// It does not follow a link out of the project.
+	outside := filepath.Join(filepath.Dir(w.home), "outside")
+	if err := errors.Join(os.Mkdir(outside, 0o700), os.WriteFile(filepath.Join(outside, "hello.txt"), []byte("the secret"), 0o600),
+		os.Symlink(outside, filepath.Join(w.project, "out"))); err != nil {
+		t.Fatal(err)
+	}
+	c.fails("read a link", agent.Failed, "outside of the workspace", nil)
+	for _, r := range w.model.Requests() {
+		if strings.Contains(r.Text, "the secret") || strings.Contains(fmt.Sprintf("%s", r.Results), "the secret") {
+			t.Fatalf("it read a file outside of the project: %s", r.Results)
+		}
 	}
 	for i := range a.writes(w.project) {
 		c.answer("write "+string(rune('0'+i)), nil)

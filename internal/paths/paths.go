@@ -74,6 +74,17 @@ func Contains(root, path string) bool {
 	return ok
 }
 
+// LeadsOut returns the first of some files that is outside of dir when links are followed, or "".
+func LeadsOut(dir string, files ...string) string {
+	root := Real(dir)
+	for _, file := range files {
+		if !Contains(root, Real(file)) {
+			return file
+		}
+	}
+	return ""
+}
+
 // In returns the path of a file inside one of the roots, which are real paths: path itself, or
 // its real path if only a symbolic link outside the roots leads there, or if path is
 // another spelling of it. ok is false if the file is outside the roots. In reads the disk.

@@ -204,3 +204,31 @@ func TestShort(t *testing.T) {
 		check(t, link)
 	})
 }
+
+func TestLeadsOut(t *testing.T) {
+	root := t.TempDir()
+	dir, secret := filepath.Join(root, "dir"), filepath.Join(root, "secret")
+	for _, path := range []string{secret, filepath.Join(dir, "file")} {
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, to := range map[string]string{"in": "file", "out": secret, "up": ".."} {
+		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
+			t.Skip(err) // Windows without Developer Mode
+		}
+	}
+	for name, out := range map[string]bool{"file": false, "none": false, "in": false, "out": true, "up/secret": true, "up/dir/file": false} {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		want := ""
+		if out {
+			want = path
+		}
+		if got := LeadsOut(dir, filepath.Join(dir, "file"), path); got != want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}

@@ -15,6 +15,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 
 	"pollux/internal/agent"
 	"pollux/internal/jsonrpc"
@@ -82,13 +83,19 @@ type (
 			Status     string          `json:"status"`
 			Title      string          `json:"title"`
 			ToolKind   string          `json:"kind"`
-			Locations  []struct {
-				Path string `json:"path"`
-			} `json:"locations"`
-			Meta json.RawMessage `json:"_meta"`
+			Locations  []location      `json:"locations"`
+			Meta       json.RawMessage `json:"_meta"`
 		} `json:"update"`
 	}
+	location struct {
+		Path string `json:"path"`
+	}
 	permission struct {
+		SessionID string `json:"sessionId"`
+		ToolCall  struct {
+			ID        string     `json:"toolCallId"`
+			Locations []location `json:"locations"`
+		} `json:"toolCall"`
 		Options []struct {
 			ID   string `json:"optionId"`
 			Kind string `json:"kind"`
@@ -107,8 +114,21 @@ type (
 type Conn struct {
 	client agent.Client
 	files  bool
+	allow  Allow
 	rpc    *jsonrpc.Conn
+
+	mu sync.Mutex
+	// rejected are the sessions in which nothing was said after a rejected permission.
+	rejected map[string]bool
 }
+
+// An Allow decides whether a tool call may run, for which the agent asks permission. file is the
+// path that it concerns, or "" if the agent does not say so. The connection calls it from the
+// goroutine that calls the client.
+type Allow func(toolCall, file string) bool
+
+// Rejected is the message of an error for a prompt that ended because a tool call was rejected.
+const Rejected = "it wanted to read outside of the workspace, which is denied"
 
 // Connect is [NewConn], for [agent.Process].
 func Connect(r io.ReadCloser, w io.WriteCloser, files bool, client agent.Client) agent.Conn {
@@ -116,9 +136,15 @@ func Connect(r io.ReadCloser, w io.WriteCloser, files bool, client agent.Client)
 }
 
 // NewConn starts a connection. It reads the agent's output from r and writes its
-// input to w. With files, the client serves files to the agent.
+// input to w. With files, the client serves files to the agent. It rejects all permissions that
+// the agent asks for: allowed operations need none.
 func NewConn(r io.ReadCloser, w io.WriteCloser, files bool, client agent.Client) *Conn {
-	c := &Conn{client: client, files: files}
+	return NewAsked(r, w, files, client, func(string, string) bool { return false })
+}
+
+// NewAsked is [NewConn] for an agent that asks permission for allowed operations, too.
+func NewAsked(r io.ReadCloser, w io.WriteCloser, files bool, client agent.Client, allow Allow) *Conn {
+	c := &Conn{client: client, files: files, allow: allow, rejected: make(map[string]bool)}
 	c.rpc = jsonrpc.NewConn(context.Background(), jsonrpc.Lines(r, w, maxLine), c.serve)
 	return c
 }
@@ -176,6 +202,7 @@ func (c *Conn) Prompt(ctx context.Context, session string, content []agent.Conte
 	var res struct {
 		StopReason string `json:"stopReason"`
 	}
+	c.setRejected(session, false)
 	turn, err := c.rpc.Start("session/prompt", prompt{session, content})
 	if err == nil {
 		cancel := func() { c.rpc.Notify(context.Background(), "session/cancel", sessionRef{session}) }
@@ -185,7 +212,21 @@ func (c *Conn) Prompt(ctx context.Context, session string, content []agent.Conte
 	if err == nil {
 		err = json.Unmarshal(raw, &res)
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err == nil && c.rejected[session] {
+		err = &agent.Refused{Message: Rejected}
+	}
 	return agent.PromptResult{StopReason: res.StopReason, Raw: raw}, Refused(err)
+}
+
+func (c *Conn) setRejected(session string, rejected bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.rejected, session)
+	if rejected {
+		c.rejected[session] = true
+	}
 }
 
 // call sends a request and waits for the response.
@@ -224,17 +265,26 @@ func (c *Conn) handle(method string, params json.RawMessage) (any, error) {
 	case "session/update":
 		var u update
 		if json.Unmarshal(params, &u) == nil {
-			c.client.Update(u.simplify())
+			s := u.simplify()
+			if s.Text != "" && s.Kind == agent.MessageChunk {
+				c.setRejected(s.Session, false)
+			}
+			c.client.Update(s)
 		}
 		return nil, nil
 	case "session/request_permission":
-		// Allowed operations need no permission, so all others are rejected.
 		var p permission
 		if err := json.Unmarshal(params, &p); err != nil {
 			return nil, err
 		}
+		answer := "reject_once"
+		if c.allow(p.ToolCall.ID, first(p.ToolCall.Locations)) {
+			answer = "allow_once"
+		} else {
+			c.setRejected(p.SessionID, true)
+		}
 		for _, o := range p.Options {
-			if o.Kind == "reject_once" {
+			if o.Kind == answer {
 				return map[string]any{"outcome": map[string]any{"outcome": "selected", "optionId": o.ID}}, nil
 			}
 		}
@@ -273,13 +323,19 @@ func (p file) lines(text string) string {
 	return strings.Join(lines[from:to], "")
 }
 
+// first returns the path of the first location, or "".
+func first(list []location) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return list[0].Path
+}
+
 func (u update) simplify() agent.Update {
 	s := agent.Update{
 		Session: u.SessionID, Kind: agent.UpdateKind(u.Update.Kind), Status: u.Update.Status,
 		ToolCall: u.Update.ToolCallID, Title: u.Update.Title, ToolKind: u.Update.ToolKind, Meta: u.Update.Meta,
-	}
-	if len(u.Update.Locations) > 0 {
-		s.File = u.Update.Locations[0].Path
+		File: first(u.Update.Locations),
 	}
 	switch s.Kind {
 	case agent.MessageChunk:

@@ -87,6 +87,54 @@ func TestRequestsAreRefused(t *testing.T) {
 	}
 }
 
+// An agent that asks permission for each call gets it where the client allows the file. A prompt
+// that ends after a rejected call, without another word, fails with the reason.
+func TestPermissions(t *testing.T) {
+	for name, c := range map[string]struct{ file, said, want, err string }{
+		"allowed":                {"/in", "", `"optionId":"a"`, "<nil>"},
+		"rejected":               {"/out", "", `"optionId":"b"`, Rejected},
+		"rejected, then answers": {"/out", "no.", `"optionId":"b"`, "<nil>"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in, toAgent := io.Pipe()
+			fromAgent, out := io.Pipe()
+			conn := NewAsked(fromAgent, toAgent, false, ignore{}, func(call, file string) bool { return call == "1" && file == "/in" })
+			defer func() { conn.Close(); in.Close(); out.Close() }()
+			ended := make(chan error, 1)
+			go func() {
+				_, err := conn.Prompt(t.Context(), "s", nil)
+				ended <- err
+			}()
+			messages := json.NewDecoder(in)
+			var prompt struct{ ID json.RawMessage }
+			if err := messages.Decode(&prompt); err != nil {
+				t.Fatal(err)
+			}
+			say := func(text string) {
+				fmt.Fprintf(out, `{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":%q}}}}`+"\n", text)
+			}
+			say("I will read it.")
+			fmt.Fprintf(out, `{"jsonrpc":"2.0","id":7,"method":"session/request_permission","params":{"sessionId":"s","toolCall":{"toolCallId":"1","locations":[{"path":%q}]},"options":[{"optionId":"a","kind":"allow_once"},{"optionId":"c","kind":"allow_always"},{"optionId":"b","kind":"reject_once"}]}}`+"\n", c.file)
+			var answer json.RawMessage
+			if err := messages.Decode(&answer); err != nil || !strings.Contains(string(answer), c.want) {
+				t.Errorf("%s, %v; want %s", answer, err, c.want)
+			}
+			if c.said != "" {
+				say(c.said)
+			}
+			fmt.Fprintf(out, `{"jsonrpc":"2.0","id":%s,"result":{"stopReason":"end_turn"}}`+"\n", prompt.ID)
+			if err := fmt.Sprint(<-ended); err != c.err {
+				t.Errorf("the prompt ends with %s, want %s", err, c.err)
+			}
+		})
+	}
+}
+
+// ignore is a client that ignores updates.
+type ignore struct{ agent.Client }
+
+func (ignore) Update(agent.Update) {}
+
 // Agents report the model of a session in two ways.
 func TestModelOfASession(t *testing.T) {
 	for result, want := range map[string]string{

@@ -203,6 +203,17 @@ func TestCommand(t *testing.T) {
 	if files := inputs(agent.Source{Env: w.env}, agent.Program{Path: "/codex"}, w.project); !slices.Contains(files, filepath.Join(above, ".codex", "config.toml")) || !slices.Contains(files, filepath.Join(w.home, ".codex", "rules", "default.rules")) {
 		t.Errorf("the inputs are %q", files)
 	}
+	if args := launch(); strings.Contains(args, "project_doc_max_bytes") {
+		t.Errorf("the arguments are %s", args)
+	}
+	w.write(t, w.home, "secret", "x")
+	instructions := filepath.Join(w.project, "AGENTS.md")
+	if os.Symlink(filepath.Join(w.home, "secret"), instructions) == nil { // not on Windows without Developer Mode
+		if args := launch(); !strings.Contains(args, "project_doc_max_bytes=0") {
+			t.Errorf("it follows a link to instructions from outside: %s", args)
+		}
+		os.Remove(instructions)
+	}
 	w.env = append(w.env, "CODEX_HOME="+filepath.Join(above, ".codex"))
 	if args := launch(); strings.Contains(args, "projects=") {
 		t.Errorf("the arguments are %s", args)

@@ -43,6 +43,13 @@ func serverCommand(l agent.Launch) (agent.Command, error) {
 		`approval_policy="never"`,
 		"notify=[]", // a program that the CLI runs after each answer
 	}
+	// The CLI follows a link to instructions, wherever it leads.
+	for _, d := range above(l.Dir) {
+		if paths.LeadsOut(d, instructions(d)...) != "" {
+			set = append(set, "project_doc_max_bytes=0")
+			break
+		}
+	}
 	for _, feature := range features {
 		set = append(set, "features."+feature+"=false")
 	}
@@ -58,6 +65,11 @@ func serverCommand(l agent.Launch) (agent.Command, error) {
 		args = append(args, "-c", s)
 	}
 	return agent.Command{Args: append(args, "app-server"), Env: childEnv(l.Env, l.Tmp()), Writable: Writable(l.Env)}, nil
+}
+
+// instructions returns the paths of a directory's instructions for agents.
+func instructions(dir string) []string {
+	return []string{filepath.Join(dir, "AGENTS.md"), filepath.Join(dir, "AGENTS.override.md")}
 }
 
 // ruleDirs returns the directories with rules of the user and of the system. Those of a
@@ -103,15 +115,17 @@ func above(dir string) (dirs []string) {
 func inputs(from agent.Source, p agent.Program, dir string) []string {
 	own := home(from.Env)
 	files := []string{p.Path}
-	for _, name := range []string{"config.toml", "auth.json", "AGENTS.md", "AGENTS.override.md"} {
+	for _, name := range []string{"config.toml", "auth.json"} {
 		files = append(files, filepath.Join(own, name))
 	}
+	files = append(files, instructions(own)...)
 	for _, rules := range ruleDirs(from.Env) {
 		files = append(files, rules)
 		in, _ := filepath.Glob(filepath.Join(rules, "*"))
 		files = append(files, in...)
 	}
 	for _, d := range above(dir) {
+		files = append(files, instructions(d)...)
 		if settings := filepath.Join(d, ".codex"); settings != own {
 			files = append(files, settings, filepath.Join(settings, "config.toml"))
 		}

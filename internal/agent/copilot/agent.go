@@ -95,10 +95,20 @@ func kindOf(message string) agent.Kind {
 }
 
 func failure(env agent.Env, code int, message string, _ []string) *agent.Error {
-	if code == codeProject {
+	switch code {
+	case codeProject:
 		return fault(agent.Unenforceable, message)
+	case codeLink:
+		return outside(message)
 	}
 	return fault(acp.Refusal(code, message, kindOf), agent.Line(env, message))
+}
+
+// outside returns the error for a project with a link to instructions outside of it.
+func outside(path string) *agent.Error {
+	err := fault(agent.Unenforceable, path)
+	err.Remedy = agent.Remedy{What: "Copilot CLI would read a file outside of this directory", Next: "remove that link, or ask another agent"}
+	return err
 }
 
 // home returns Copilot CLI's own directory.
@@ -127,6 +137,9 @@ func Writable(env agent.Env) []string {
 func start(l agent.Launch) (agent.Command, error) {
 	if path := runsCode(l.Env, l.Dir); path != "" {
 		return agent.Command{}, fault(agent.Unenforceable, path)
+	}
+	if path := leadsOut(l.Env, l.Dir); path != "" {
+		return agent.Command{}, outside(path)
 	}
 	return agent.Command{
 		Args:     []string{"--acp", "--disable-builtin-mcps", "--no-ask-user", "--no-remote", "--available-tools", strings.Join(readTools, ",")},

@@ -12,8 +12,11 @@ import (
 	"pollux/internal/lazy"
 )
 
-// codeProject is the code of the error for a project whose code Copilot CLI would run.
-const codeProject = 1
+// Codes of errors that this package returns in place of Copilot CLI.
+const (
+	codeProject = 1 // it would run code of the project
+	codeLink    = 2 // it would follow a link that leads out
+)
 
 // A conn is a connection that starts no session where Copilot CLI would run code of the project, counts the
 // tokens of each prompt, and returns errors that Copilot CLI reports as the model's words.
@@ -38,6 +41,9 @@ func (c *conn) NewSession(ctx context.Context, dir string) (agent.Session, error
 	if path := runsCode(nil, dir); path != "" {
 		return agent.Session{}, &agent.Refused{Code: codeProject, Message: path}
 	}
+	if path := leadsOut(nil, dir); path != "" {
+		return agent.Session{}, &agent.Refused{Code: codeLink, Message: path}
+	}
 	return c.Conn.NewSession(ctx, dir)
 }
 
@@ -56,7 +62,7 @@ func (c *conn) Prompt(ctx context.Context, session string, content []agent.Conte
 	}
 	if held := c.held[session].Text; err == nil && held != "" && result.StopReason != agent.StoppedCancelled {
 		if held == cancelNotice {
-			held = "it wanted to read outside of the workspace, which is denied"
+			held = acp.Rejected
 		}
 		err = &agent.Refused{Message: strings.TrimPrefix(held, errorPrefix)}
 	}

@@ -69,6 +69,51 @@ func TestRunsCode(t *testing.T) {
 	}
 }
 
+// A project with a link to instructions outside of it is refused: they could be a secret of the user.
+func TestLeadsOut(t *testing.T) {
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	home := filepath.Join(root, "home")
+	env := agent.Env{"HOME=" + home, "USERPROFILE=" + home}
+	link := func(to, from string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(from), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(to, from); err != nil {
+			t.Skip(err) // Windows without Developer Mode
+		}
+	}
+	secret := filepath.Join(root, "secret")
+	if err := os.WriteFile(secret, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	link(secret, filepath.Join(home, "AGENTS.md")) // the user's own
+	for _, name := range []string{"AGENTS.md", "CLAUDE.md", "GEMINI.md", ".github/copilot-instructions.md", ".github/instructions/a/b.instructions.md"} {
+		project := filepath.Join(home, "project")
+		path := filepath.Join(project, filepath.FromSlash(name))
+		link(secret, path)
+		below := filepath.Join(project, "below")
+		if err := os.MkdirAll(below, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for _, dir := range []string{project, below} {
+			_, err := start(agent.Launch{Dir: dir, TempDir: t.TempDir(), Env: env})
+			agenttest.WantKind(t, err, agent.Unenforceable, path)
+		}
+		if err := os.RemoveAll(project); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fine := filepath.Join(home, "fine")
+	link("docs/agents.md", filepath.Join(fine, "AGENTS.md"))
+	if got := leadsOut(env, fine); got != "" {
+		t.Error(got)
+	}
+}
+
 // The model writes the title of a command, so the title alone does not make a tool one that reads.
 func TestTool(t *testing.T) {
 	for title, want := range map[string][2]string{

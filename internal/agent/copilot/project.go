@@ -59,3 +59,33 @@ func names(path string) bool {
 	}
 	return err != nil || len(settings.Hooks)+len(settings.EnabledPlugins)+len(settings.ExtraKnownMarketplaces)+len(settings.MCPServers) > 0
 }
+
+// leadsOut returns the path of a file with instructions that is a link out of its directory, or
+// "". Copilot CLI follows such links. No option of its server makes it ignore instructions.
+func leadsOut(env agent.Env, dir string) string {
+	home, _ := env.HomeDir()
+	home = paths.Real(home)
+	for d := paths.Real(dir); d != home; d = filepath.Dir(d) {
+		if path := paths.LeadsOut(d, instructions(d)...); path != "" {
+			return path
+		}
+		if d == filepath.Dir(d) {
+			break
+		}
+	}
+	return ""
+}
+
+// instructions returns the paths of a directory's instructions for agents.
+func instructions(dir string) (all []string) {
+	for _, name := range []string{"AGENTS.md", "CLAUDE.md", "GEMINI.md", ".github/copilot-instructions.md"} {
+		all = append(all, filepath.Join(dir, filepath.FromSlash(name)))
+	}
+	filepath.WalkDir(filepath.Join(dir, ".github", "instructions"), func(path string, _ fs.DirEntry, err error) error {
+		if err == nil {
+			all = append(all, path)
+		}
+		return nil
+	})
+	return all
+}

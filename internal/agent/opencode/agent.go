@@ -15,6 +15,7 @@ import (
 	"pollux/internal/agent"
 	"pollux/internal/agent/acp"
 	"pollux/internal/agent/program"
+	"pollux/internal/paths"
 )
 
 // release is the first one known to be read-only with the settings of this package.
@@ -138,7 +139,7 @@ func settings(dir string) string {
 	deny := func() map[string]string {
 		return map[string]string{
 			"*": "deny", "edit": "deny", "bash": "deny", "webfetch": "deny", "websearch": "deny", "task": "deny", "external_directory": "deny",
-			"read": "allow", "grep": "allow", "glob": "allow", "list": "allow",
+			"read": "ask", "grep": "ask", "glob": "ask", "list": "ask", // Pollux answers: see [calls.allow]
 		}
 	}
 	config := map[string]any{
@@ -153,8 +154,9 @@ func settings(dir string) string {
 	}
 	// Without the project's settings, opencode does not look for the instructions either. It
 	// replaces braces in its settings.
-	if !strings.ContainsAny(dir, "{}") {
-		config["instructions"] = []string{filepath.Join(dir, "AGENTS.md")}
+	agents := filepath.Join(dir, "AGENTS.md")
+	if !strings.ContainsAny(dir, "{}") && paths.LeadsOut(dir, agents) == "" {
+		config["instructions"] = []string{agents}
 	}
 	text, _ := json.Marshal(config) // strings and booleans
 	return string(text)

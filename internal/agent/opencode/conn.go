@@ -32,21 +32,57 @@ const (
 type conn struct {
 	*acp.Conn
 
-	mu sync.Mutex
+	mu  sync.Mutex
+	dir string // of the process
 	// free are the sessions whose model opencode has chosen for itself, a free one.
 	free map[string]bool
 }
 
 func connect(r io.ReadCloser, w io.WriteCloser, files bool, client agent.Client) agent.Conn {
-	client = &calls{client, make(map[string]string)}
-	return &conn{Conn: acp.NewConn(r, w, files, client), free: make(map[string]bool)}
+	c := &conn{free: make(map[string]bool)}
+	known := &calls{Client: client, conn: c, names: make(map[string]string), files: make(map[string]string)}
+	c.Conn = acp.NewAsked(r, w, files, known, known.allow)
+	return c
 }
 
 // calls is a client that learns of a tool call when the call runs: before, opencode does not say
 // which file it concerns. Later titles are not the tool's name.
 type calls struct {
 	agent.Client
-	names map[string]string // by the call's ID
+	conn         *conn
+	names, files map[string]string // by the call's ID
+}
+
+// allow allows a call that reads in the directory of the process. opencode itself follows links
+// that lead out of it.
+func (c *calls) allow(call, file string) bool {
+	c.conn.mu.Lock()
+	dir := c.conn.dir
+	c.conn.mu.Unlock()
+	file = cmp.Or(file, c.files[call])
+	if file == "" { // searches in the whole directory
+		return c.names[call] != "read"
+	}
+	if !filepath.IsAbs(file) {
+		file = filepath.Join(dir, file)
+	}
+	if c.names[call] == "read" {
+		return paths.LeadsOut(dir, append(instructions(dir, file), file)...) == ""
+	}
+	return paths.LeadsOut(dir, file) == ""
+}
+
+// instructionFiles are the names of files with instructions for agents.
+var instructionFiles = []string{"AGENTS.md", "CLAUDE.md", "CONTEXT.md"}
+
+// instructions returns the paths of the instructions that opencode adds to a file that it reads.
+func instructions(dir, file string) (all []string) {
+	for d := filepath.Dir(file); paths.Contains(dir, d) && !paths.Same(dir, d) && d != filepath.Dir(d); d = filepath.Dir(d) {
+		for _, name := range instructionFiles {
+			all = append(all, filepath.Join(d, name))
+		}
+	}
+	return all
 }
 
 // Update implements [agent.Client].
@@ -56,9 +92,11 @@ func (c *calls) Update(u agent.Update) {
 		c.names[u.ToolCall] = u.Title
 		u.Kind = "" // a sign of life
 	case u.Kind == agent.ToolCallUpdate:
+		c.files[u.ToolCall] = cmp.Or(u.File, c.files[u.ToolCall])
 		u.Title = cmp.Or(c.names[u.ToolCall], u.Title)
 		if u.Status == agent.ToolCompleted || u.Status == agent.ToolFailed {
 			delete(c.names, u.ToolCall)
+			delete(c.files, u.ToolCall)
 		}
 	}
 	c.Client.Update(u)
@@ -69,6 +107,9 @@ func (c *conn) NewSession(ctx context.Context, dir string) (agent.Session, error
 	if reason := runsCode(nil, dir); reason != "" {
 		return agent.Session{}, &agent.Refused{Code: codeProject, Message: reason}
 	}
+	c.mu.Lock()
+	c.dir = dir
+	c.mu.Unlock()
 	s, models, err := c.Conn.NewSessionModels(ctx, dir)
 	if err != nil || !isFree(s.Model) {
 		return s, err

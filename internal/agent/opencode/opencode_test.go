@@ -72,7 +72,51 @@ func TestRunsCode(t *testing.T) {
 	}
 }
 
-// The settings of a process allow the tools that read, and no variable of the user allows more.
+// A call may read what is really in the directory, and a file without instructions from outside.
+func TestCallsAllow(t *testing.T) {
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(root, "project")
+	write(t, "x", root, "outside", "secret")
+	write(t, "x", dir, "below", "a.txt")
+	write(t, "x", dir, "evil", "a.txt")
+	for from, to := range map[string]string{"out": "../outside", "file": "../outside/secret", "in": "below", "evil/AGENTS.md": "../../outside/secret", "AGENTS.md": "../outside/secret"} {
+		if err := os.Symlink(to, filepath.Join(dir, filepath.FromSlash(from))); err != nil {
+			t.Skip(err) // Windows without Developer Mode
+		}
+	}
+	for call, want := range map[string]bool{
+		"read below/a.txt": true, "read in/a.txt": true, "read none": true, "read .": true, "read " + filepath.Join(dir, "below"): true,
+		"grep ": true, "glob ": true, "grep below": true,
+		"read ": false, "read file": false, "read out/secret": false, "read below/../../outside/secret": false, "read evil/a.txt": false,
+		"read " + filepath.Join(dir, "file"): false, "grep out": false, "glob out": false, "grep file": false, "glob ..": false,
+	} {
+		tool, file, _ := strings.Cut(call, " ")
+		c := &calls{Client: ignore{}, conn: &conn{dir: dir}, names: make(map[string]string), files: make(map[string]string)}
+		c.Update(agent.Update{Kind: agent.ToolCall, Status: "pending", ToolCall: "1", Title: tool})
+		asked := file
+		if tool == "read" { // opencode names its file before it asks
+			c.Update(agent.Update{Kind: agent.ToolCallUpdate, Status: "in_progress", ToolCall: "1", Title: tool, File: file})
+			asked = ""
+		}
+		if got := c.allow("1", asked); got != want {
+			t.Errorf("%s: %v", call, got)
+		}
+	}
+	c, err := start(agent.Launch{Dir: dir, TempDir: t.TempDir()})
+	if err != nil || strings.Contains(agent.Env(c.Env).Get("OPENCODE_CONFIG_CONTENT"), "AGENTS.md") {
+		t.Errorf("%v; it gets instructions from outside: %q", err, c.Env)
+	}
+}
+
+// ignore is a client that ignores updates.
+type ignore struct{ agent.Client }
+
+func (ignore) Update(agent.Update) {}
+
+// The settings of a process let opencode ask for the tools that read, and no variable of the user allows more.
 func TestSettings(t *testing.T) {
 	env := agent.Env{"PATH=/bin", `OPENCODE_PERMISSION={"bash":"allow"}`, "OPENCODE_CONFIG_CONTENT={}", "OPENCODE_DISABLE_PROJECT_CONFIG=0", "ANTHROPIC_API_KEY=k"}
 	c, err := start(agent.Launch{Dir: "/a{b", TempDir: t.TempDir(), Env: env})
@@ -93,7 +137,7 @@ func TestSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, allowed := range []map[string]string{settings.Permission, settings.Agent[settings.Default].Permission} {
-		if allowed["*"] != "deny" || allowed["edit"] != "deny" || allowed["bash"] != "deny" || allowed["read"] != "allow" {
+		if allowed["*"] != "deny" || allowed["edit"] != "deny" || allowed["bash"] != "deny" || allowed["read"] != "ask" {
 			t.Errorf("permissions %v", allowed)
 		}
 	}
