@@ -23,6 +23,33 @@ type Repository struct {
 	Dir     string // the commands' working directory
 }
 
+// WithoutFilters returns a variable for a program that runs git itself, in dir: its commands, such
+// as status, then start no filter that the repository's configuration names.
+func WithoutFilters(dir string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	g := Repository{Context: ctx, Dir: dir}
+	names, _ := g.Output("config", "--null", "--name-only", "--get-regexp", `^filter\.`) // fails if there are none
+	set := []string{"diff.ignoreSubmodules=dirty"}                                       // a submodule has its own configuration
+	done := make(map[string]bool)
+	for name := range strings.SplitSeq(names, "\x00") {
+		i := strings.LastIndexByte(name, '.')
+		if i < 0 || done[name[:i]] {
+			continue
+		}
+		filter := name[:i]
+		done[filter] = true
+		set = append(set, filter+".clean=", filter+".process=", filter+".smudge=", filter+".required=false")
+	}
+	// The way in which git passes -c to the commands that it runs. GIT_CONFIG_KEY_0 and so on would
+	// look like secrets to agents.
+	quote := strings.NewReplacer("'", `'\''`, "!", `'\!'`)
+	for i, kv := range set {
+		set[i] = "'" + quote.Replace(kv) + "'"
+	}
+	return "GIT_CONFIG_PARAMETERS=" + strings.Join(set, " ")
+}
+
 // Output returns the output of a command. If the command fails, that is the output so far.
 func (g Repository) Output(args ...string) (string, error) {
 	var out strings.Builder

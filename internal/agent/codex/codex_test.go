@@ -188,6 +188,12 @@ func TestCommand(t *testing.T) {
 		}
 		return strings.Join(c.Args, "\n")
 	}
+	if c, err := serverCommand(agent.Launch{Dir: w.project, TempDir: t.TempDir(), Env: w.env}); err != nil || agent.Env(c.Env).Get("GIT_CONFIG_PARAMETERS") == "" {
+		t.Errorf("its git runs the filters of the repository: %q, %v", c.Env, err)
+	}
+	if args := launch(); !strings.Contains(args, "shell_environment_policy.ignore_default_excludes=false") {
+		t.Errorf("the model's commands receive keys: %s", args)
+	}
 	if args := launch(); strings.Contains(args, "projects=") || strings.Contains(args, "sandbox") || strings.Contains(args, "deny") {
 		t.Errorf("the arguments are %s", args)
 	}

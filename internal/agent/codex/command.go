@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"pollux/internal/agent"
+	"pollux/internal/git"
 	"pollux/internal/jsontoml"
 	"pollux/internal/paths"
 )
@@ -42,6 +43,8 @@ func serverCommand(l agent.Launch) (agent.Command, error) {
 		`default_permissions="` + profile + `"`,
 		`approval_policy="never"`,
 		"notify=[]", // a program that the CLI runs after each answer
+		// The model's commands do not receive keys.
+		"shell_environment_policy.ignore_default_excludes=false",
 	}
 	// The CLI follows a link to instructions, wherever it leads.
 	for _, d := range above(l.Dir) {
@@ -64,7 +67,8 @@ func serverCommand(l agent.Launch) (agent.Command, error) {
 	for _, s := range set {
 		args = append(args, "-c", s)
 	}
-	return agent.Command{Args: append(args, "app-server"), Env: childEnv(l.Env, l.Tmp()), Writable: Writable(l.Env)}, nil
+	env := append(childEnv(l.Env, l.Tmp()), git.WithoutFilters(l.Dir))
+	return agent.Command{Args: append(args, "app-server"), Env: env, Writable: Writable(l.Env)}, nil
 }
 
 // instructions returns the paths of a directory's instructions for agents.

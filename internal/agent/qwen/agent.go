@@ -17,6 +17,7 @@ import (
 	"pollux/internal/agent"
 	"pollux/internal/agent/acp"
 	"pollux/internal/agent/program"
+	"pollux/internal/git"
 	"pollux/internal/jsontoml"
 	"pollux/internal/sys/disk"
 )
@@ -194,7 +195,8 @@ func start(l agent.Launch) (agent.Command, error) {
 			// No server has this name.
 			"--allowed-mcp-server-names=" + rand.Text(),
 		},
-		Env:      append(childEnv(l.Env, l.Tmp()), "QWEN_CODE_SYSTEM_SETTINGS_PATH="+system, "QWEN_CODE_TRUSTED_FOLDERS_PATH="+trusted),
+		Env: append(childEnv(l.Env, l.Tmp()), "QWEN_CODE_SYSTEM_SETTINGS_PATH="+system, "QWEN_CODE_TRUSTED_FOLDERS_PATH="+trusted,
+			git.WithoutFilters(l.Dir)), // it runs git
 		Writable: program.OwnDirs(Writable(l.Env)...),
 	}, nil
 }
