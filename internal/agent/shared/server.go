@@ -264,8 +264,9 @@ type serverConn struct {
 // conversations.
 func (s *Server) serve(ctx context.Context, conn net.Conn) {
 	// Root cannot be kept out, and is the usual user in a container with the socket.
-	if p, ok := sock.PeerOf(conn); ok && p.UID != os.Getuid() && p.UID != 0 {
-		s.Log.Warn("a process of another user has connected and is refused", "uid", p.UID, "pid", p.PID)
+	peer, ok := sock.PeerOf(conn)
+	if ok && peer.UID != os.Getuid() && peer.UID != 0 {
+		s.Log.Warn("a process of another user has connected and is refused", "uid", peer.UID, "pid", peer.PID)
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -273,7 +274,9 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) {
 	l := newLink(conn)
 	c := &serverConn{server: s, since: time.Now(), ctx: ctx, cancels: make(map[int]context.CancelFunc)}
 	conn.SetReadDeadline(time.Now().Add(helloTimeout))
-	if l.greeting(&c.hello) != nil || !c.welcome(l) {
+	// The pool is outside of the wall: it would run the programs of an asked agent there.
+	confined := ok && peer.PID != 0 && sock.Confined(peer.PID)
+	if l.greeting(&c.hello) != nil || !c.welcome(l, confined) {
 		return
 	}
 	conn.SetReadDeadline(time.Time{})
@@ -300,8 +303,9 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) {
 	s.mu.Unlock()
 }
 
-// welcome answers the first message. It reports whether the connection is served.
-func (c *serverConn) welcome(l *link) bool {
+// welcome answers the first message. It reports whether the connection is served. confined says
+// that the other end is behind a wall.
+func (c *serverConn) welcome(l *link, confined bool) bool {
 	s := c.server
 	w := Welcome{Name: welcomeName, Protocol: Protocol, Version: s.Version, PID: os.Getpid(), Walled: s.Wall.Stands()}
 	var err error
@@ -309,6 +313,8 @@ func (c *serverConn) welcome(l *link) bool {
 	case c.hello.Agent == "":
 	case c.hello.Protocol != Protocol:
 		err = otherProtocol(s.Version)
+	case confined:
+		err = errors.New("the pool serves no program that cannot gain privileges (no_new_privs), as asked agents cannot: start the bridge outside of that sandbox")
 	default:
 		c.asked, err = s.agent(c.hello.Agent)
 	}

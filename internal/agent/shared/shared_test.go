@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"runtime"
@@ -716,6 +717,35 @@ func TestWelcome(t *testing.T) {
 		}
 		if _, _, err := greet(t.Context(), conn, &tt.hello); err == nil || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%+v: %v", tt.hello, err)
+		}
+	}
+}
+
+// An asked agent behind the wall reaches the pool's socket, but the pool, which is outside of the wall,
+// runs no agent for it. It asked the pool for a "Codex CLI" of its own, which wrote into the project.
+func TestPoolServesNoAskedAgent(t *testing.T) {
+	if path := os.Getenv("POLLUX_TEST_SOCKET"); path != "" { // behind the wall
+		conn, err := Dial(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_, _, err = greet(t.Context(), conn, &testHello)
+		fmt.Println("greeted:", err)
+		return
+	}
+	setpriv, err := exec.LookPath("setpriv")
+	if err != nil {
+		t.Skip(err)
+	}
+	path := socket(t)
+	startPool(t, path, say(), time.Hour)
+	for want, argv := range map[string][]string{"greeted: <nil>": nil, "no_new_privs": {setpriv, "--no-new-privs"}} {
+		argv = append(argv, os.Args[0], "-test.run=^"+t.Name()+"$")
+		cmd := exec.Command(argv[0], argv[1:]...)
+		cmd.Env = append(os.Environ(), "POLLUX_TEST_SOCKET="+path)
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("%q: %v, %s; want %q", argv, err, out, want)
 		}
 	}
 }

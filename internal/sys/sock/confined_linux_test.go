@@ -1,0 +1,41 @@
+package sock
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+)
+
+func TestConfined(t *testing.T) {
+	setpriv, err := exec.LookPath("setpriv")
+	if err != nil {
+		t.Skip(err)
+	}
+	if inside, err := noNewPrivileges(os.Getpid()); err != nil || inside {
+		t.Skipf("these tests are confined themselves: %v, %v", inside, err)
+	}
+	for want, argv := range map[bool][]string{false: {"cat"}, true: {setpriv, "--no-new-privs", "cat"}} {
+		cmd := exec.Command(argv[0], argv[1:]...)
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		in.Write([]byte("x"))
+		out.Read(make([]byte, 1)) // setpriv has started cat
+		if got := Confined(cmd.Process.Pid); got != want {
+			t.Errorf("%q: %v", argv, got)
+		}
+		in.Close()
+		cmd.Wait()
+	}
+	if !Confined(1 << 30) {
+		t.Error("a process that does not exist counts as harmless")
+	}
+}
