@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -13,22 +12,19 @@ import (
 	"pollux/internal/fakemodel"
 )
 
-// The bridge asks an agent that Pollux does not know: opencode, under another name. Its user
+// The bridge asks an agent that Pollux does not know: Gemini CLI, under another name. Its user
 // and the project allow everything. It changes nothing, whatever bridge.wall says.
 func TestAskCustom(t *testing.T) {
-	if !isolated(t) {
-		return
-	}
 	needWall(t)
 	var w *world
 	w = newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
 		run := func(command string) fakemodel.Reply {
-			return fakemodel.CallTool("bash", map[string]any{"command": command, "description": "x"})
+			return fakemodel.CallTool("run_shell_command", map[string]any{"command": command, "description": "x"})
 		}
-		if lastLine(r.Prompt) == "change everything" {
+		if strings.Contains(r.Prompt, "change everything") {
 			switch r.Step {
 			case 0:
-				return fakemodel.CallTool("write", map[string]any{"filePath": filepath.Join(w.project, "written.txt"), "content": "x"})
+				return fakemodel.CallTool("write_file", map[string]any{"file_path": filepath.Join(w.project, "written.txt"), "content": "x"})
 			case 1:
 				return run("touch ran.txt; echo bye > hello.txt; echo x > " + filepath.Join(w.home, "outside.txt"))
 			case 2:
@@ -39,16 +35,14 @@ func TestAskCustom(t *testing.T) {
 	})
 	w.usePool()
 	hello := w.file("hello.txt", "hello\n")
-	bin, env := w.installOpencode()
-	w.replaceHome(".config/opencode/opencode.json", `{"bash":"ask","edit":"ask"}`, `{"bash":"allow","edit":"allow","external_directory":"allow"}`)
-	w.file("opencode.json", fmt.Sprintf(`{"permission": {"edit": "allow", "bash": "allow"}, "mcp": {"evil": {"type": "local", "command": ["touch", %q]}}}`,
-		filepath.Join(w.project, "served.txt")))
-	own := agent.Definition{Name: "mine", Command: []string{bin, "acp"}, Variables: []string{"OPENCODE_DISABLE_MODELS_FETCH", "OPENCODE_DISABLE_AUTOUPDATE", strings.TrimSuffix(catalogue, "=")}}
-	for _, dir := range []string{".local/share", ".local/state", ".cache", ".config"} { // as if it had run before
-		own.Writable = append(own.Writable, filepath.Join(w.home, filepath.FromSlash(dir), "opencode"))
-		if err := os.MkdirAll(own.Writable[len(own.Writable)-1], 0o700); err != nil {
-			t.Fatal(err)
-		}
+	bin := geminiCLI(t)
+	if err := os.Mkdir(filepath.Join(w.project, ".gemini"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w.file(".gemini/settings.json", fmt.Sprintf(`{"mcpServers": {"evil": {"command": "touch", "args": [%q]}}}`, filepath.Join(w.project, "served.txt")))
+	own := agent.Definition{
+		Name: "mine", Command: []string{bin, "--acp", "--approval-mode=yolo"}, Writable: []string{filepath.Join(w.home, ".gemini")},
+		Variables: []string{"GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL", "GEMINI_MODEL", relaunchEnv},
 	}
 	settings := fmt.Sprintf("[bridge]\nwall = \"off\"\nwarm-wait = \"1m\"\nagent = \"mine\"\n[agents.mine]\nacp = %q\nwritable = %q\nvariables = %q\n",
 		own.Command, own.Writable, own.Variables)
@@ -56,7 +50,7 @@ func TestAskCustom(t *testing.T) {
 	w.useFake()
 	settings += fmt.Sprintf("[agents.fake]\nacp = [%q, \"--acp\"]\n", w.fake)
 	w.writeHome("config.toml", settings)
-	w.env = append(slices.Concat(w.env, env), "GEMINI_CLI_PATH="+geminiCLI(t), "POLLUX_CONFIG="+filepath.Join(w.home, "config.toml"))
+	w.env = append(w.env, "GEMINI_CLI_PATH="+bin, relaunchEnv+"=true", "POLLUX_CONFIG="+filepath.Join(w.home, "config.toml"))
 
 	made := []string{filepath.Join(w.home, "outside.txt")}
 	for _, name := range []string{"written.txt", "ran.txt", "made", "moved.txt", "served.txt"} {
@@ -90,7 +84,8 @@ func TestAskCustom(t *testing.T) {
 		t.Errorf("got %q, %v", asked.text, asked.Meta)
 	}
 	again := c.call("query", map[string]any{"prompt": "go on", "sessionId": asked.Meta["sessionId"]})
-	if !strings.Contains(again.text, "The answer.") || !strings.Contains(w.asked1(t, "go on").Text, "change everything") {
+	requests := w.model.Requests()
+	if last := requests[len(requests)-1]; !strings.Contains(again.text, "The answer.") || !strings.Contains(last.Text, "change everything") {
 		t.Errorf("got %q, %v", again.text, again.Meta)
 	}
 	unchanged("a warm process")
@@ -109,7 +104,9 @@ func TestAskCustom(t *testing.T) {
 	// Without the wall, the same agent changes everything.
 	row := *agents.Custom(own)[0]
 	row.Custom, row.ReadTools = false, []string{"edit", "execute"}
-	w.runner(&row, &acpAgent{env: env}).answer("change everything", nil)
+	direct := w.runner(&row, new(acpAgent))
+	direct.source.Env = w.env
+	direct.answer("change everything", nil)
 	for _, path := range made {
 		if _, err := os.Lstat(path); err != nil {
 			t.Errorf("without the wall, there is no %s: this test proves nothing", path)
