@@ -150,11 +150,11 @@ func bridgeChangeMode(t *testing.T, c *bridgeClient) {
 	w.wantFile(filepath.Join(w.project, "docs", "hello.md"), "# Hello\n")
 }
 
-// hugeAnswer returns the parts of an answer of 20 MB. It does not repeat itself: the CLI would stop
-// it.
+// hugeAnswer returns the parts of an answer of 9 MB, longer than [agent.MaxAnswer]. It does not repeat
+// itself: the CLI would stop it.
 func hugeAnswer() (parts []fakemodel.Part) {
 	random := rand.New(rand.NewPCG(1, 2))
-	for range 20 {
+	for range 9 {
 		var b strings.Builder
 		for b.Len() < 1<<20 {
 			fmt.Fprintf(&b, "Grüße %d, 世界 %x!\n", random.Uint64(), random.Uint64())
@@ -164,7 +164,7 @@ func hugeAnswer() (parts []fakemodel.Part) {
 	return parts
 }
 
-// An answer of 20 MB is cut. The part that is kept is valid text and can be
+// An answer of 9 MB is cut. The part that is kept is valid text and can be
 // fetched in pages.
 func bridgeHugeAnswer(t *testing.T, c *bridgeClient) {
 	o := c.call("query", map[string]any{"prompt": "tell everything", "timeout": 80000})

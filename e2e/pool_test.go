@@ -508,41 +508,43 @@ func TestPoolStopsNow(t *testing.T) {
 // One session learns that the quota of the day is used up, and when it is renewed. The
 // next session asks the fallback model at once.
 func TestPoolRemembersQuotas(t *testing.T) {
-	for name, tt := range map[string]struct {
+	quotas := map[string]struct {
 		reply fakemodel.Reply
 		until time.Duration
 	}{
-		"signed in": {fakemodel.Reply{Status: 429, Reset: 2 * time.Hour}, 2 * time.Hour},
-		// The CLI replaces the message of the service, and so the time.
-		"API key": {fakemodel.Reply{Status: 429, PerDay: true, Message: "Your quota will reset after 2h0m0s."}, 15 * time.Minute},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
-				if r.Model == "gemini-2.5-pro" {
-					return tt.reply
-				}
-				return says(r)
-			})
-			w.usePool()
-			for _, prompt := range []string{"the first", "the second"} {
-				o := w.bridge().call("query", map[string]any{"prompt": prompt, "model": "gemini-2.5-pro"})
-				o.want(t, false, prompt, "answered by gemini-2.5-flash")
-			}
-			for _, r := range w.model.Requests() {
-				if strings.Contains(r.Prompt, "the second") && r.Model == "gemini-2.5-pro" {
-					t.Error("the second session asked the model whose quota is used up")
-				}
-			}
-			queues := w.onlyPool().Queues
-			if len(queues) != 1 || len(queues[0].UsedUp) != 1 {
-				t.Fatalf("queues: %+v", queues)
-			}
-			used := queues[0].UsedUp[0]
-			left := time.Until(used.Until)
-			if used.Model != "gemini-2.5-pro" || used.Kind != agent.QuotaDay || left > tt.until || left < tt.until-2*time.Minute {
-				t.Errorf("%+v, for %s", used, left)
-			}
-		})
+		// As a user who has signed in.
+		"gemini-2.5-pro": {fakemodel.Reply{Status: 429, Reset: 2 * time.Hour}, 2 * time.Hour},
+		// With a key, the CLI replaces the message of the service, and so the time.
+		"gemini-2.5-flash-lite": {fakemodel.Reply{Status: 429, PerDay: true, Message: "Your quota will reset after 2h0m0s."}, 15 * time.Minute},
+	}
+	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
+		if quota, ok := quotas[r.Model]; ok {
+			return quota.reply
+		}
+		return says(r)
+	})
+	w.usePool()
+	for _, prompt := range []string{"the first", "the second"} {
+		c := w.bridge()
+		for model := range quotas {
+			o := c.call("query", map[string]any{"prompt": prompt, "model": model})
+			o.want(t, false, prompt, "answered by gemini-2.5-flash")
+		}
+	}
+	for _, r := range w.model.Requests() {
+		if _, used := quotas[r.Model]; used && strings.Contains(r.Prompt, "the second") {
+			t.Errorf("the second session asked %s, whose quota is used up", r.Model)
+		}
+	}
+	queues := w.onlyPool().Queues
+	if len(queues) != 1 || len(queues[0].UsedUp) != len(quotas) {
+		t.Fatalf("queues: %+v", queues)
+	}
+	for _, used := range queues[0].UsedUp {
+		until, left := quotas[used.Model].until, time.Until(used.Until)
+		if used.Kind != agent.QuotaDay || left > until || left < until-2*time.Minute {
+			t.Errorf("%+v, for %s", used, left)
+		}
 	}
 }
 

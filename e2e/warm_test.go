@@ -128,10 +128,9 @@ func warmProcessIsKilled(t *testing.T) {
 
 // A job outlives the call that started it.
 func TestBridgeJob(t *testing.T) {
-	w := newWorld(t, readsThenAnswers)
-	w.file("hello.txt", "good morning")
+	w := newFakeWorld(t, says)
 	c := w.bridge()
-	o := c.call("start-job", map[string]any{"tool": "query", "arguments": map[string]any{"prompt": "what does hello.txt say?"}})
+	o := c.call("start-job", map[string]any{"tool": "query", "arguments": map[string]any{"prompt": "good morning"}})
 	id, _ := o.Meta["jobId"].(string)
 	for range 10 {
 		if o = c.call("wait-job", map[string]any{"jobId": id, "timeout": 20000}); o.Meta["running"] != true {
