@@ -31,7 +31,7 @@ func (w *world) askable() []string {
 			w.t.Fatal(err)
 		}
 	}
-	return append(env, "GEMINI_MIN_INVOCATION_GAP_MS=0", "GEMINI_WARM_WAIT_MS=60000", "PATH="+dir+":"+os.Getenv("PATH"))
+	return append(env, "GEMINI_MIN_INVOCATION_GAP_MS=0", "GEMINI_WARM_WAIT_MS=120000", "PATH="+dir+":"+os.Getenv("PATH"))
 }
 
 // The shell and an MCP client ask real agents by name, several at the same time, and in one
