@@ -54,6 +54,9 @@ function M.say(text, level)
   local levels = vim.log.levels
   local l = ({ warning = levels.WARN, error = levels.ERROR })[level] or levels.INFO
   vim.schedule(function()
+    if vim.v.exiting ~= vim.NIL then
+      return -- a message could ask for a key, and Neovim would wait for it
+    end
     vim.cmd("redraw") -- otherwise Neovim asks for Enter after a second message
     vim.notify(fitting("pollux: " .. text), l)
   end)

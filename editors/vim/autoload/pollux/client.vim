@@ -72,6 +72,9 @@ def ShowNext(_: number)
 enddef
 
 def Show(text: string, level: string)
+  if v:exiting != v:null
+    return # a message could ask for a key, and Vim would wait for it
+  endif
   if mode() == 't'
     # Somebody who types in a terminal does not look at the command line.
     popup_notification('pollux: ' .. text, {highlight: level == 'info' ? 'Normal' : 'WarningMsg', time: 5000})
