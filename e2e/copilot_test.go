@@ -53,17 +53,25 @@ func (w *world) copilotConnects(e *plugin, cli screen, count int) {
 	waitFor(w.t, "the agent", func() bool { return len(e.agents(w.t)) == count })
 }
 
-// copilotChanges is a model that replaces beta by BETA in a file, or creates it.
-func (w *world) copilotChanges() fakemodel.Script {
-	return changes(func(name string) []fakemodel.Part {
+// copilotChanges is a model that replaces beta by BETA in a file, or creates it. Several
+// files for one word are changed one after the other.
+func (w *world) copilotChanges(several map[string][]string) fakemodel.Script {
+	change := func(name string) fakemodel.Part {
 		path := filepath.Join(w.project, name)
-		switch {
-		case !strings.HasSuffix(name, ".txt"):
-			return nil
-		case strings.HasPrefix(name, "new"):
-			return []fakemodel.Part{{Call: "create", Args: map[string]any{"path": path, "file_text": "one\ntwo"}}}
+		if strings.HasPrefix(name, "new") {
+			return fakemodel.Part{Call: "create", Args: map[string]any{"path": path, "file_text": "one\ntwo"}}
 		}
-		return []fakemodel.Part{{Call: "edit", Args: map[string]any{"path": path, "old_str": "beta", "new_str": "BETA"}}}
+		return fakemodel.Part{Call: "edit", Args: map[string]any{"path": path, "old_str": "beta", "new_str": "BETA"}}
+	}
+	return changes(func(name string) (parts []fakemodel.Part) {
+		names := several[name]
+		if strings.HasSuffix(name, ".txt") {
+			names = []string{name}
+		}
+		for _, name := range names {
+			parts = append(parts, change(name))
+		}
+		return parts
 	})
 }
 
@@ -117,61 +125,42 @@ func TestCopilot(t *testing.T) {
 			t.Errorf("%v is still there", locks)
 		}
 	})
-	// The lock does not answer the question whether to trust the folder.
-	t.Run("trust", func(t *testing.T) {
-		w := newCopilotWorld(t, nil)
-		w.writeHome(filepath.Join(".copilot", "config.json"), "{}")
-		e := w.edit(nil)
-		waitFor(t, "the lock", func() bool { return len(w.copilotLocks()) == 1 })
-		cli := w.screen(w.copilotEnv(), copilotCommand(t))
-		cli.see("Do you trust the files in this folder?")
-		waitFor(t, "the agent", func() bool { return len(e.agents(t)) == 1 })
-		cli.see("Do you trust the files in this folder?")
-	})
-	// With nothing that shows changes, the agent's own question counts.
-	t.Run("no view", func(t *testing.T) {
-		var w *world
-		w = newCopilotWorld(t, func(r fakemodel.Request) fakemodel.Reply { return w.copilotChanges()(r) })
-		path := w.file("a.txt", "beta\n")
-		e := w.edit(func(p *editor.InitializeParams) { p.Diff = false })
-		cli := w.copilot()
-		w.copilotConnects(e, cli, 1)
-		cli.ask("change a.txt")
-		cli.see("Do you want to edit")
-		cli.press("Enter")
-		cli.see(changedFile("a.txt"))
-		w.wantFile(path, "BETA\n")
-	})
 }
 
 // copilotSession is one session of an agent, because its start takes longer than all of its
 // answers.
 func copilotSession(t *testing.T) {
 	const bom = "\uFEFF"
+	// What it writes, byte for byte.
+	written := []struct{ name, before, want string }{
+		{"lf.txt", "alpha\nbeta\n", "alpha\nBETA\n"},
+		{"no-last-newline.txt", "alpha\nbeta", "alpha\nBETA"},
+		{"crlf.txt", "alpha\r\nbeta\r\n", "alpha\r\nBETA\r\n"},
+		{"mixed.txt", "alpha\r\nbeta\ngamma\r\n", "alpha\r\nBETA\ngamma\r\n"},
+		{"bom.txt", bom + "alpha\nbeta\n", bom + "alpha\nBETA\n"},
+		{"bom-crlf.txt", bom + "alpha\r\nbeta\r\n", bom + "alpha\r\nBETA\r\n"},
+		{"new.txt", "", "one\ntwo"},
+	}
+	var names []string
+	for _, test := range written {
+		names = append(names, test.name)
+	}
 	var w *world
 	w = newCopilotWorld(t, func(r fakemodel.Request) fakemodel.Reply {
 		switch {
 		case !strings.Contains(r.Prompt, "which problems"):
-			return w.copilotChanges()(r)
+			return w.copilotChanges(map[string][]string{"bytes": names})(r)
 		case r.Step == 0:
 			return fakemodel.CallTool("ide-get_diagnostics", map[string]any{})
 		}
 		return fakemodel.Say("There is one problem.")
 	})
 	path := w.file("a.txt", "alpha\nbeta\ngamma\n")
-	e := w.edit(func(p *editor.InitializeParams) { p.Diagnostics = true })
-	e.mu.Lock()
-	e.report = func(editor.DiagnosticsParams) editor.DiagnosticsResult {
-		start, end := editor.Cursor{Line: 1, Character: 1}, editor.Cursor{Line: 1, Character: 6}
-		return editor.DiagnosticsResult{Files: []editor.FileDiagnostics{{Path: path, Diagnostics: []editor.Diagnostic{{
-			Range: editor.Range{Start: start, End: end}, Severity: editor.SeverityError, Message: "alpha is bad", Source: "lint",
-		}}}}}
-	}
-	e.mu.Unlock()
+	config := filepath.Join(".copilot", "config.json")
+	w.replaceHome(config, `"trustedFolders":`, `"others":`)
+	e := w.edit(func(p *editor.InitializeParams) { p.Diff = false })
 	waitFor(t, "the lock", func() bool { return len(w.copilotLocks()) > 0 })
-	(&patient{world: w, editor: e, dir: w.project, bin: filepath.Dir(copilotCommand(t))}).wantOf("copilot")
-	cli := w.copilot()
-	w.copilotConnects(e, cli, 1)
+	cli := w.screen(w.copilotEnv(), copilotCommand(t))
 	// proposed asks an agent for a change, and returns it.
 	proposed := func(cli screen, name string) editor.Diff {
 		t.Helper()
@@ -192,6 +181,53 @@ func copilotSession(t *testing.T) {
 		cli.seeBelow("change "+filepath.Base(d.Path), "cancelled by user")
 	}
 
+	// The lock does not answer the question whether to trust the folder.
+	step(t, "trust", func(t *testing.T) {
+		cli.see("Do you trust the files in this folder?")
+		waitFor(t, "the agent", func() bool { return len(e.agents(t)) == 1 })
+		cli.see("Do you trust the files in this folder?")
+		cli.press("Enter")
+		cli.see(copilotReady)
+		w.copilotConnects(e, cli, 1)
+	})
+	// With nothing that shows changes, the agent's own question counts.
+	step(t, "no view", func(t *testing.T) {
+		path := w.file("unseen.txt", "beta\n")
+		cli.ask("change unseen.txt")
+		cli.see("Do you want to edit")
+		cli.press("Enter")
+		cli.see(changedFile("unseen.txt"))
+		w.wantFile(path, "BETA\n")
+		if len(e.opened) > 0 {
+			t.Errorf("a diff opened: %+v", next(t, "diff", e.opened))
+		}
+	})
+	// The agent does not notice that the companion has restarted. Its own question works,
+	// and /ide connects it again.
+	step(t, "restart", func(t *testing.T) {
+		path := w.file("again.txt", "beta\n")
+		e.cmd.Process.Kill()
+		e.cmd.Wait()
+		e = w.edit(func(p *editor.InitializeParams) { p.Diagnostics = true })
+		waitFor(t, "one lock", func() bool { return len(w.copilotLocks()) == 1 })
+		cli.ask("/ide")
+		cli.see("Select an IDE")
+		cli.press("Enter")
+		waitFor(t, "the agent", func() bool { return len(e.agents(t)) == 1 })
+		e.accepted(w, proposed(cli, "again.txt"))
+		cli.see(changedFile("again.txt"))
+		w.wantFile(path, "BETA\n")
+	})
+	w.replaceHome(config, `"others":`, `"trustedFolders":`) // for the second agent
+	(&patient{world: w, editor: e, dir: w.project, bin: filepath.Dir(copilotCommand(t))}).wantOf("copilot")
+	e.mu.Lock()
+	e.report = func(editor.DiagnosticsParams) editor.DiagnosticsResult {
+		start, end := editor.Cursor{Line: 1, Character: 1}, editor.Cursor{Line: 1, Character: 6}
+		return editor.DiagnosticsResult{Files: []editor.FileDiagnostics{{Path: path, Diagnostics: []editor.Diagnostic{{
+			Range: editor.Range{Start: start, End: end}, Severity: editor.SeverityError, Message: "alpha is bad", Source: "lint",
+		}}}}}
+	}
+	e.mu.Unlock()
 	step(t, "context", func(t *testing.T) {
 		secret := w.file(".env", "TOKEN=hidden-word\n")
 		e.show(w, editor.File{Path: secret, Cursor: &editor.Cursor{Line: 1, Character: 1}, Selection: "hidden-word"})
@@ -212,7 +248,9 @@ func copilotSession(t *testing.T) {
 	})
 	step(t, "diagnostics", func(t *testing.T) {
 		cli.ask("which problems are there")
-		r, err := w.model.Wait(w.context(), func(r fakemodel.Request) bool { return r.Step > 0 })
+		r, err := w.model.Wait(w.context(), func(r fakemodel.Request) bool {
+			return r.Step > 0 && strings.Contains(r.Prompt, "which problems")
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -278,53 +316,31 @@ func copilotSession(t *testing.T) {
 		rejected(cli, d)
 		w.wantFile(path, "theirs\n")
 	})
-	// What it writes, byte for byte.
-	for _, test := range []struct{ name, before, want string }{
-		{"lf.txt", "alpha\nbeta\n", "alpha\nBETA\n"},
-		{"no-last-newline.txt", "alpha\nbeta", "alpha\nBETA"},
-		{"crlf.txt", "alpha\r\nbeta\r\n", "alpha\r\nBETA\r\n"},
-		{"mixed.txt", "alpha\r\nbeta\ngamma\r\n", "alpha\r\nBETA\ngamma\r\n"},
-		{"bom.txt", bom + "alpha\nbeta\n", bom + "alpha\nBETA\n"},
-		{"bom-crlf.txt", bom + "alpha\r\nbeta\r\n", bom + "alpha\r\nBETA\r\n"},
-		{"new.txt", "", "one\ntwo"},
-	} {
-		step(t, test.name, func(t *testing.T) {
-			path := filepath.Join(w.project, test.name)
+	step(t, "bytes", func(t *testing.T) {
+		for _, test := range written {
 			if test.before != "" {
 				w.file(test.name, test.before)
 			}
-			d := proposed(cli, test.name)
-			if d.Original != test.before || d.Proposed != test.want || d.Exists != (test.before != "") {
-				t.Errorf("the diff is %+v, want %q", d, test.want)
+		}
+		cli.see(copilotReady)
+		cli.ask("change bytes")
+		for _, test := range written {
+			d := next(t, "diff", e.opened)
+			if filepath.Base(d.Path) != test.name || d.Original != test.before || d.Proposed != test.want || d.Exists != (test.before != "") {
+				t.Fatalf("the diff is %+v, want %q of %s", d, test.want, test.name)
 			}
 			// A view may show other line endings.
 			d.Proposed = strings.ReplaceAll(d.Proposed, "\r\n", "\n")
 			e.accepted(w, d)
-			cli.see(changedFile(test.name))
-			w.wantFile(path, test.want)
 			e.wantWritten(d)
-		})
-	}
+			w.wantFile(d.Path, test.want)
+		}
+		cli.see(changedFile("bytes"))
+	})
 	step(t, "send", func(t *testing.T) {
 		cli.see(copilotReady)
 		w.sends(t, cli, "Copilot CLI", "@a.txt lines 2-3")
 		cli.seeBelow("why is that so", after)
-	})
-	// The agent does not notice that the companion has restarted. Its own question works,
-	// and /ide connects it again.
-	step(t, "restart", func(t *testing.T) {
-		path := w.file("again.txt", "beta\n")
-		e.cmd.Process.Kill()
-		e.cmd.Wait()
-		e = w.edit(nil)
-		waitFor(t, "one lock", func() bool { return len(w.copilotLocks()) == 1 })
-		cli.ask("/ide")
-		cli.see("Select an IDE")
-		cli.press("Enter")
-		waitFor(t, "the agent", func() bool { return len(e.agents(t)) == 1 })
-		e.accepted(w, proposed(cli, "again.txt"))
-		cli.see(changedFile("again.txt"))
-		w.wantFile(path, "BETA\n")
 	})
 	step(t, "two agents", func(t *testing.T) {
 		path := w.file("both.txt", "beta\n")

@@ -291,8 +291,15 @@ func (w *world) configure(name string) (bin string, env []string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	if name == "opencode" { // it needs as long to read the models that it knows as for the rest of its start
+		w.writeHome("models.json", "{}")
+		env = append(env, opencodeModels+filepath.Join(w.home, "models.json"))
+	}
 	return bin, env
 }
+
+// opencodeModels is the variable with the file of the models that opencode knows.
+const opencodeModels = "OPENCODE_MODELS_PATH="
 
 // file writes a file of the project and returns its path.
 func (w *world) file(name, text string) string {
