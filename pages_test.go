@@ -117,7 +117,7 @@ var securityTests = map[string]string{
 var pageTests = map[string]string{
 	"docs/CLAUDE-CODE.md": `
 		TestBeforeWrite TestClaude/session TestClaude/lock
-		TestClaudeDiagnosticsWithoutReview TestClaudeDiagnostics TestClaudeEnv TestClaudeModes
+		TestClaudeDiagnostics TestClaudeEnv TestClaudeModes
 		TestClaudeTraps/another_user TestClaudeTraps/no_view TestContext TestDiagnosticsTimeout
 		TestDiagnostics TestEditorDiagnostics/emacs_with_Flycheck
 		TestEditorDiagnostics/emacs_with_Flymake TestEditorDiagnostics/nvim

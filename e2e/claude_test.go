@@ -602,41 +602,74 @@ func (e *plugin) agents(t *testing.T) []editor.Agent {
 }
 
 // In the modes "auto" and "accept edits" Claude Code does not ask, so no diff opens. In
-// plan mode it asks, if the model writes in spite of it.
+// plan mode it asks, if the model writes in spite of it. It is one agent, whose key changes
+// the mode.
 func TestClaudeModes(t *testing.T) {
 	if !isolated(t) {
 		return
 	}
-	for _, test := range []struct {
+	var w *world
+	w = newClaudeWorld(t, changes(func(name string) []fakemodel.Part {
+		path := filepath.Join(w.project, name)
+		read := fakemodel.Part{Call: "Read", Args: map[string]any{"file_path": path}}
+		switch name {
+		case "acceptEdits.txt", "auto.txt", "plan.txt":
+			return []fakemodel.Part{read, {Call: "Write", Args: map[string]any{"file_path": path, "content": "new\n"}}}
+		case "ready.txt", "busy.txt":
+			return []fakemodel.Part{read, {Call: "Edit", Args: map[string]any{"file_path": path, "old_string": "three", "new_string": "3"}}}
+		}
+		return nil
+	}))
+	modes := []struct {
 		mode, ready string
 		asks        bool
 	}{
-		{"acceptEdits", "accept edits on", false}, {"auto", "auto mode on", false}, {"plan", "plan mode on", true},
-	} {
-		t.Run(test.mode, func(t *testing.T) {
-			var path string
-			w := newClaudeWorld(t, claudeEdits(&path, "Write", map[string]any{"content": "new\n"}))
-			path = w.file("a.txt", "old\n")
-			w.repository()
-			e := w.edit(nil)
-			cli := w.claudeIn(test.mode, e.env())
-			cli.see(test.ready)
-			e.usedBy(cli, "front.txt")
-			cli.ask("change it")
+		{"acceptEdits", "accept edits on", false}, {"plan", "plan mode on", true}, {"auto", "auto mode on", false},
+	}
+	for _, test := range modes {
+		w.file(test.mode+".txt", "old\n")
+	}
+	w.repository()
+	e := w.edit(func(p *editor.InitializeParams) { p.Diagnostics = true })
+	report := func(f func(path string) []editor.Diagnostic) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.report = func(p editor.DiagnosticsParams) editor.DiagnosticsResult {
+			return editor.DiagnosticsResult{Files: []editor.FileDiagnostics{{Path: p.Path, Diagnostics: f(p.Path)}}}
+		}
+	}
+	report(func(string) []editor.Diagnostic { return nil })
+	cli := w.claude(e.env())
+	e.usedBy(cli, "front.txt")
+	for _, test := range modes {
+		cli.press("BTab")
+		cli.see(test.ready)
+		if test.mode == "acceptEdits" {
+			for _, busy := range []bool{false, true} {
+				step(t, fmt.Sprintf("diagnostics, busy %v", busy), func(t *testing.T) { diagnosticsWithoutReview(t, w, e, cli, busy) })
+			}
+			report(func(string) []editor.Diagnostic { return nil })
+		}
+		step(t, test.mode, func(t *testing.T) {
+			path := filepath.Join(w.project, test.mode+".txt")
+			cli.ask("change " + test.mode + ".txt")
 			if test.asks {
-				if d := next(t, "diff", e.opened); d.Path != path {
+				d := next(t, "diff", e.opened)
+				if d.Path != path {
 					t.Errorf("the diff is %+v", d)
 				}
+				if err := e.Reject(w.context(), d.ID); err != nil {
+					t.Fatal(err)
+				}
+				cli.seeBelow("change "+test.mode, claudeRejected)
 				return
 			}
-			cli.see(after)
+			cli.see(changedFile(test.mode + ".txt"))
 			w.wantFile(path, "new\n")
 			if len(e.opened) > 0 {
 				t.Errorf("a diff opened: %+v", next(t, "diff", e.opened))
 			}
-			waitFor(t, "the change in the status", func() bool {
-				return strings.Contains(w.pollux("status"), "1 file changed outside Pollux")
-			})
+			waitFor(t, "the change in the status", func() bool { return strings.Contains(w.pollux("status"), path+"  changed") })
 			if err := e.Call(w.context(), editor.MethodOutsideOpen, editor.FilePath{Path: path}, nil); err != nil {
 				t.Fatal(err)
 			}

@@ -304,80 +304,77 @@ func TestClaudeDiagnostics(t *testing.T) {
 		d.command("accept")
 		cli.see(after)
 		d.wantFile(path, "one\nx bad\na bad three\n")
-		if got := newDiagnostics(t, d.world); !strings.Contains(got, "[Line 3:3] "+badMessage) || strings.Contains(got, "Line 2") {
+		if got := newDiagnostics(t, d.world, "change it"); !strings.Contains(got, "[Line 3:3] "+badMessage) || strings.Contains(got, "Line 2") {
 			t.Errorf("the model received %q", got)
 		}
 	})
 }
 
-// Without a review, too, Claude Code's model receives what is new. If the editor was too
-// busy to report the earlier problems, the model receives none: old problems would look new.
-func TestClaudeDiagnosticsWithoutReview(t *testing.T) {
-	if !isolated(t) {
-		return
+// diagnosticsWithoutReview lets an agent that does not ask edit a file. Its model receives what
+// is new. If the editor was too busy to report the earlier problems, the model receives none:
+// old problems would look new.
+func diagnosticsWithoutReview(t *testing.T, w *world, e *plugin, cli screen, busy bool) {
+	name := map[bool]string{false: "ready.txt", true: "busy.txt"}[busy]
+	path := w.file(name, "one\nx bad\nthree\n")
+	asked := make(chan string, 10)
+	ready := make(chan struct{})
+	if !busy {
+		close(ready)
 	}
-	for _, busy := range []bool{false, true} {
-		t.Run(fmt.Sprintf("busy %v", busy), func(t *testing.T) {
-			var path string
-			w := newClaudeWorld(t, claudeEdits(&path, "Edit", map[string]any{"old_string": "three", "new_string": "3"}))
-			path = w.file("a.txt", "one\nx bad\nthree\n")
-			e := w.edit(func(p *editor.InitializeParams) { p.Diagnostics = true })
-			asked := make(chan string, 10)
-			ready := make(chan struct{})
-			if !busy {
-				close(ready)
-			}
-			diagnostics := []editor.Diagnostic{{Message: "old", Severity: editor.SeverityWarning}}
-			e.mu.Lock()
-			e.report = func(p editor.DiagnosticsParams) editor.DiagnosticsResult {
-				asked <- p.Path
-				<-ready
-				e.mu.Lock()
-				defer e.mu.Unlock()
-				return editor.DiagnosticsResult{Files: []editor.FileDiagnostics{{Path: path, Diagnostics: diagnostics}}}
-			}
-			e.mu.Unlock()
-			cli := w.claude(e.env())
-			cli.press("BTab")
-			cli.see("accept edits on")
-			e.usedBy(cli, "front.txt")
-			cli.ask("change it")
-			if got := next(t, "question", asked); got != path {
-				t.Errorf("it asks for %q first", got)
-			}
-			waitFor(t, "the write", func() bool {
-				text, err := os.ReadFile(path)
-				return err == nil && strings.Contains(string(text), "3")
-			})
-			e.mu.Lock()
-			diagnostics = append(diagnostics, editor.Diagnostic{Message: "new", Severity: editor.SeverityError})
-			e.mu.Unlock()
-			if busy {
-				close(ready)
-			} else { // an editor checks a file after it has read it again
-				for next(t, "changed file", e.changed) != path {
-				}
-			}
-			if err := e.DiagnosticsChanged(w.context(), path); err != nil {
-				t.Fatal(err)
-			}
-			cli.see(after)
-			got := newDiagnostics(t, w)
-			if strings.Contains(got, "old") || strings.Contains(got, "[Line 1:1] new") == busy {
-				t.Errorf("the model received %q", got)
-			}
-		})
+	diagnostics := []editor.Diagnostic{{Message: "old", Severity: editor.SeverityWarning}}
+	edits := false
+	e.mu.Lock()
+	e.report = func(p editor.DiagnosticsParams) editor.DiagnosticsResult {
+		e.mu.Lock()
+		edits = edits || p.Path != ""
+		if !edits { // a later prompt begins with the question for all files
+			defer e.mu.Unlock()
+			return editor.DiagnosticsResult{}
+		}
+		e.mu.Unlock()
+		asked <- p.Path
+		<-ready
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return editor.DiagnosticsResult{Files: []editor.FileDiagnostics{{Path: path, Diagnostics: diagnostics}}}
+	}
+	e.mu.Unlock()
+	cli.ask("change " + name)
+	if got := next(t, "question", asked); got != path {
+		t.Errorf("it asks for %q first", got)
+	}
+	waitFor(t, "the write", func() bool {
+		text, err := os.ReadFile(path)
+		return err == nil && strings.Contains(string(text), "3")
+	})
+	e.mu.Lock()
+	diagnostics = append(diagnostics, editor.Diagnostic{Message: "new", Severity: editor.SeverityError})
+	e.mu.Unlock()
+	if busy {
+		close(ready)
+	} else { // an editor checks a file after it has read it again
+		for next(t, "changed file", e.changed) != path {
+		}
+	}
+	if err := e.DiagnosticsChanged(w.context(), path); err != nil {
+		t.Fatal(err)
+	}
+	cli.see(changedFile(name))
+	got := newDiagnostics(t, w, "change "+name)
+	if strings.Contains(got, "old") || strings.Contains(got, "[Line 1:1] new") == busy {
+		t.Errorf("the model received %q", got)
 	}
 }
 
-// newDiagnostics returns what the model received about new problems.
-func newDiagnostics(t *testing.T, w *world) string {
+// newDiagnostics returns what the model received about new problems after a prompt.
+func newDiagnostics(t *testing.T, w *world, prompt string) string {
 	t.Helper()
-	r, err := w.model.Wait(w.context(), func(r fakemodel.Request) bool { return r.Step == 2 })
+	r, err := w.model.Wait(w.context(), func(r fakemodel.Request) bool { return r.Step == 2 && strings.Contains(r.Prompt, prompt) })
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, text, _ := strings.Cut(r.System+r.Text, "<new-diagnostics>")
+	all := r.System + r.Text
+	_, text, _ := strings.Cut(all[strings.LastIndex(all, prompt):], "<new-diagnostics>")
 	text, _, _ = strings.Cut(text, "</new-diagnostics>")
 	return text
 }

@@ -293,6 +293,7 @@ func (w *world) configure(name string) (bin string, env []string) {
 	}
 	if name == "opencode" { // it needs as long to read the models that it knows as for the rest of its start
 		w.writeHome("models.json", "{}")
+		w.config(".local/state/opencode/kv.json", `{"animations_enabled": false}`)
 		env = append(env, opencodeModels+filepath.Join(w.home, "models.json"))
 	}
 	return bin, env
