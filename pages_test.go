@@ -135,7 +135,7 @@ var pageTests = map[string]string{
 		TestOldRelease TestOpencode TestSendStates TestSendToClaude TestSendToGemini`,
 	"docs/COMPANION.md": `
 		TestAcceptedButNotWritten TestCloseFlushesAndEndsGracefully TestKeepAliveComments TestNpmSDK
-		TestOddWorkspaceName TestOldRelease TestOpenDiffRefusals TestPIDs TestSpellingsOfAPath
+		TestOldRelease TestOpenDiffRefusals TestPIDs TestSendToGemini TestSpellingsOfAPath
 		TestStdioTransport TestGemini TestPageEditsAndAccepts TestTrap6EditorGoneAnswersTheCLI
 		TestTrap6OutcomesAreQueuedOverAReconnect TestUnknownMethodIsAnError
 		TestWhatCannotBeDisplayedIsAnsweredInTheTerminal`,

@@ -108,7 +108,8 @@ func TestGemini(t *testing.T) {
 		{Path: filepath.Join(w.project, ".env"), Focused: 7},
 		{Path: filepath.Join(w.project, "unsaved"), Focused: 6},
 	}})
-	cli := w.gemini(current, append(e.env(), plain()...))
+	// Without environment variables, the CLI finds the companion by its discovery file.
+	cli := w.gemini(current, plain())
 	step(t, "context", func(t *testing.T) {
 		cli.ideStatus("Connected to Test Editor")
 		cli.expect("a.go (active)")
@@ -444,20 +445,6 @@ func TestTrap6EditorGoneAnswersTheCLI(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Without environment variables, the CLI finds the companion by its discovery file, in a
-// root whose name contains a colon and a percent sign.
-func TestOddWorkspaceName(t *testing.T) {
-	w := newWorld(t, silent)
-	odd := filepath.Join(w.project, "a:b %41")
-	if err := os.Mkdir(odd, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	w.project = odd
-	w.edit(nil)
-	cli := w.gemini(current, plain())
-	cli.ideStatus("Connected to Test Editor")
 }
 
 // After a crash the companion restarts with the same port and token. The user

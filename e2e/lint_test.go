@@ -174,13 +174,13 @@ func (w *world) config(name, text string) {
 	w.writeHome(name, text)
 }
 
-// eachLinter runs a test with each linter, in an editor with a file.
-func eachLinter(t *testing.T, script func(path *string) fakemodel.Script, test func(t *testing.T, d *desk, l linter, path string)) {
+// eachLinter runs a test with each of some linters, in an editor with a file.
+func eachLinter(t *testing.T, all []linter, script func(path *string) fakemodel.Script, test func(t *testing.T, d *desk, l linter, path string)) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, l := range linters {
+	for _, l := range all {
 		t.Run(l.name, func(t *testing.T) {
 			var path string
 			w := newClaudeWorld(t, script(&path))
@@ -195,11 +195,11 @@ func eachLinter(t *testing.T, script func(path *string) fakemodel.Script, test f
 	}
 }
 
-// An agent receives what the editor shows, and after it has written the file, what the
-// editor has found in the new text.
+// An agent receives what the editor shows, and after the user has accepted its change and it
+// has written the file, what the editor has found in the new text.
 func TestEditorDiagnostics(t *testing.T) {
 	quiet := func(*string) fakemodel.Script { return silent }
-	eachLinter(t, quiet, func(t *testing.T, d *desk, l linter, path string) {
+	eachLinter(t, linters, quiet, func(t *testing.T, d *desk, l linter, path string) {
 		c := d.dialIDE()
 		want := func(lines ...string) string {
 			var all []any
@@ -230,10 +230,19 @@ func TestEditorDiagnostics(t *testing.T) {
 		// The agent waits for the editor for a bounded time: a slow machine needs several writes.
 		waitFor(t, "what the editor found in the text that was written", func() bool {
 			third = "!" + third // so that no answer fits two of them
+			text := "one\nx bad\n" + third + "\n"
+			c.send("openDiff", map[string]any{
+				"old_file_path": path, "new_file_path": path, "new_file_contents": text, "tab_name": third,
+			})
+			d.shows(path)
+			d.command("accept")
+			if got, _ := c.answer(t); got != "FILE_SAVED" {
+				t.Errorf("openDiff answers %q", got)
+			}
 			if _, ok := c.diagnostics(t, map[string]any{"uri": "file://" + path}); !ok {
 				return false
 			}
-			if err := os.WriteFile(path, []byte("one\nx bad\n"+third+"\n"), 0o600); err != nil {
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			got, _ = c.diagnostics(t, map[string]any{})
@@ -250,9 +259,28 @@ func TestEditorDiagnostics(t *testing.T) {
 // reports whether the editor had one: while an editor starts, it may not answer in time.
 func (c *ideClient) diagnostics(t *testing.T, args map[string]any) (answer string, ok bool) {
 	t.Helper()
-	c.write(toJSON(t, map[string]any{
-		"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": map[string]any{"name": "getDiagnostics", "arguments": args},
+	c.send("getDiagnostics", args)
+	answer, ok = c.answer(t)
+	if !ok {
+		return answer, false
+	}
+	var v any
+	if err := json.Unmarshal([]byte(answer), &v); err != nil {
+		t.Fatal(err)
+	}
+	return toJSON(t, v), true
+}
+
+// send calls a tool. answer waits for the answer: its first text, and whether it is no error.
+func (c *ideClient) send(tool string, args map[string]any) {
+	c.t.Helper()
+	c.write(toJSON(c.t, map[string]any{
+		"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": map[string]any{"name": tool, "arguments": args},
 	}))
+}
+
+func (c *ideClient) answer(t *testing.T) (text string, ok bool) {
+	t.Helper()
 	for {
 		var m struct {
 			ID     *int
@@ -267,23 +295,16 @@ func (c *ideClient) diagnostics(t *testing.T, args map[string]any) (answer strin
 		if m.ID == nil {
 			continue
 		}
-		if len(m.Result.Content) != 1 {
-			t.Fatalf("getDiagnostics: %+v", m.Result)
+		if len(m.Result.Content) == 0 {
+			t.Fatalf("the answer has no text: %+v", m.Result)
 		}
-		if m.Result.IsError {
-			return m.Result.Content[0].Text, false
-		}
-		var v any
-		if err := json.Unmarshal([]byte(m.Result.Content[0].Text), &v); err != nil {
-			t.Fatal(err)
-		}
-		return toJSON(t, v), true
+		return m.Result.Content[0].Text, !m.Result.IsError
 	}
 }
 
 // Claude Code, the real one: after an edit its model receives what the editor has found in
 // the new text, and not what was there before. The editor reports it only some time after
-// the write.
+// the write. With -short the agent runs with one linter: TestEditorDiagnostics checks all.
 func TestClaudeDiagnostics(t *testing.T) {
 	if !isolated(t) {
 		return
@@ -291,7 +312,11 @@ func TestClaudeDiagnostics(t *testing.T) {
 	edits := func(path *string) fakemodel.Script {
 		return claudeEdits(path, "Edit", map[string]any{"old_string": "three", "new_string": "a bad three"})
 	}
-	eachLinter(t, edits, func(t *testing.T, d *desk, l linter, path string) {
+	all := linters
+	if testing.Short() {
+		all = all[:1]
+	}
+	eachLinter(t, all, edits, func(t *testing.T, d *desk, l linter, path string) {
 		c := d.dialIDE()
 		waitFor(t, "the editor to check the file", func() bool {
 			got, ok := c.diagnostics(t, map[string]any{})

@@ -99,11 +99,14 @@ func TestSendToClaude(t *testing.T) {
 	}
 }
 
-// Gemini CLI in a tmux pane: connected, and found by its command.
+// Gemini CLI in a tmux pane: connected, and found by its command. Without environment variables,
+// it finds the companion by its discovery file, in a root whose name contains a colon and a
+// percent sign.
 func TestSendToGemini(t *testing.T) {
 	for _, connected := range []bool{true, false} {
 		t.Run(map[bool]string{true: "connected", false: "not connected"}[connected], func(t *testing.T) {
 			w := newWorld(t, seen)
+			w.project = filepath.Join(w.project, "a:b %41")
 			w.file("a.txt", "alpha\nbeta\ngamma\n")
 			if !connected {
 				data, err := os.ReadFile(filepath.Join(w.home, ".gemini", "settings.json"))
@@ -114,10 +117,13 @@ func TestSendToGemini(t *testing.T) {
 			}
 			e := w.edit(nil)
 			bin := geminiCLI(t)
-			cli := w.screen(append(e.env(), "REMOTE_CONTAINERS=1", "GEMINI_CLI_NO_RELAUNCH=true"), bin)
+			cli := w.screen([]string{"REMOTE_CONTAINERS=1", "GEMINI_CLI_NO_RELAUNCH=true"}, bin)
 			cli.see(ready)
 			if connected {
-				waitFor(t, "the process", func() bool { all := e.agents(t); return len(all) == 1 && all[0].PID == cli.PID })
+				waitFor(t, "the process", func() bool {
+					all := e.agents(t)
+					return len(all) == 1 && all[0].PID == cli.PID && all[0].Dir == w.project
+				})
 			}
 			if out := w.pollux("send", "a.txt:2-3"); out != "Sent to Gemini CLI in tmux pane %0.\n" {
 				t.Errorf("it says %q", out)
