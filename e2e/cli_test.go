@@ -552,7 +552,7 @@ func TestOldRelease(t *testing.T) {
 	// The test is the editor, and a shell below it runs the CLI. The CLI looks
 	// up the shell's grandparent, which is our parent.
 	e := w.edit(nil)
-	cli := w.gemini(old, plain())
+	cli := w.gemini(old, []string{relaunchEnv + "="}) // as it starts without Pollux
 	cli.ideStatus("Connected to Test Editor")
 	cli.prompt("change it")
 	d := next(t, "diff", e.opened)
