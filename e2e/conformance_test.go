@@ -17,7 +17,7 @@ func TestConformanceOfNeovim(t *testing.T) {
 	remote := func(commands string) string {
 		return `nvim --server $SOCK --remote-expr "execute([` + commands + `])"`
 	}
-	ready := `until nvim --server $SOCK --remote-expr "luaeval('require([[pollux.diff]]).ready()')" 2>&1 | grep -q .; do sleep 0.1; done`
+	ready := `until nvim --server $SOCK --remote-expr "pollux#diff#Ready()" 2>&1 | grep -q .; do sleep 0.1; done`
 	decide := func(what string) string {
 		return remote(`'Pollux next'`) + "; " + ready + "; " + remote(`'Pollux `+what+`'`)
 	}

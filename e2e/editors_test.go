@@ -1430,16 +1430,11 @@ func bareOf(path string) string {
 	}), ":")
 }
 
-// do calls a function of the plugin in Vim, or of the plugin's Lua module in Neovim, with
-// one argument.
-func (d *desk) do(vim, module, function string, argument any) {
+// do calls a function of the plugin in Vim or Neovim with one argument.
+func (d *desk) do(function string, argument any) {
 	d.t.Helper()
 	d.ask(fmt.Sprintf(`len(extend(g:, {'argument': json_decode('%s')}))`, toJSON(d.t, argument)))
-	if d.Name == "vim" {
-		d.ask(fmt.Sprintf(`execute('call %s(g:argument)')`, vim))
-	} else {
-		d.ask(fmt.Sprintf(`luaeval('(function() require("%s").%s(_A) return 1 end)()', g:argument)`, module, function))
-	}
+	d.ask(fmt.Sprintf(`execute('call %s(g:argument)')`, function))
 }
 
 // fakeCoc is a vimrc with a stand-in for coc.nvim.
@@ -1471,10 +1466,7 @@ func (d *desk) finds(path string) {
 // wantProblem checks that the plugin reports one problem about the file at a path.
 func (d *desk) wantProblem(path string) {
 	d.t.Helper()
-	report := `json_encode(pollux#diagnostics#Report('` + path + `'))`
-	if d.Name == "nvim" {
-		report = `json_encode(luaeval('require("pollux.diagnostics").report(_A)', '` + path + `'))`
-	}
+	report := `json_encode(pollux#Host('diagnostics#Report', '` + path + `'))`
 	var r editor.DiagnosticsResult
 	if err := json.Unmarshal([]byte(d.ask(report)), &r); err != nil {
 		d.t.Fatal(err)
@@ -1528,7 +1520,7 @@ func TestEditorOtherNames(t *testing.T) {
 				d.press(":execute 'belowright split' fnameescape('"+open+"')", "Enter", "ggOdirty", "Escape")
 				d.until("mode() .. getline(1) .. bufname()->fnamemodify(':t')", "ndirty"+filepath.Base(open))
 
-				d.do("pollux#diff#Open", "pollux.diff", "open", map[string]any{
+				d.do("pollux#diff#Open", map[string]any{
 					"id": "1", "path": asked, "original": "one\n", "proposed": "two\n", "exists": true, "state": "pending",
 				})
 				windows := d.ask(`range(1, winnr('$'))->map({_, w -> winbufnr(w)->bufname()->fnamemodify(':t')})->join(' | ')`)
@@ -1538,7 +1530,7 @@ func TestEditorOtherNames(t *testing.T) {
 					t.Errorf("the windows are %s, want %s", windows, want)
 				}
 
-				d.do("pollux#diff#Reload", "pollux.diff", "reload", asked)
+				d.do("pollux#diff#Reload", asked)
 				d.see("unsaved changes are kept")
 				d.ask(`len([setbufvar(bufadd('` + open + `'), '&modified', 0)])`)
 				target, err := filepath.EvalSymlinks(open)
@@ -1548,7 +1540,7 @@ func TestEditorOtherNames(t *testing.T) {
 				if err := os.Rename(w.file("new.txt", "written\n"), target); err != nil { // as agents do
 					t.Fatal(err)
 				}
-				d.do("pollux#diff#Reload", "pollux.diff", "reload", asked)
+				d.do("pollux#diff#Reload", asked)
 				d.holds(`json_encode({'text': getbufline(bufadd('`+open+`'), 1, '$')->join("\n")})`, "written\n")
 
 				d.finds(open)
@@ -1728,9 +1720,46 @@ func TestEditorLog(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, silent)
 			d := w.sit(kindOf(name), w.file("a.txt", "one\n"))
-			d.do("pollux#client#Note", "pollux.client", "note", "first line\nsecond line")
+			d.do("pollux#client#Note", "first line\nsecond line")
 			d.command("log")
 			d.until("getline('$')", "second line")
+		})
+	}
+}
+
+// A plugin manager calls setup() with an empty table, which is a list in Vim script.
+func TestNeovimSetup(t *testing.T) {
+	d, _, _ := idle(t, kindOf("nvim"), "one\n")
+	for options, want := range map[string]string{
+		`{}`:                               "auto",
+		`{layout = "inline"}`:              "inline",
+		`{layout = "inline", colour = ""}`: `pollux: unknown option "colour"; see :help pollux-options`,
+	} {
+		got := d.ask(fmt.Sprintf(`luaeval('(function()
+			local ok, err = pcall(require("pollux").setup, %s)
+			return ok and vim.fn["pollux#Option"]("layout") or err
+		end)()')`, options))
+		if got != want {
+			t.Errorf("setup(%s): %q, want %q", options, got, want)
+		}
+	}
+}
+
+// A buffer can hold NUL bytes, and Vim script cannot: they would become line ends in the file.
+func TestEditorNUL(t *testing.T) {
+	for _, name := range []string{"nvim", "vim"} {
+		t.Run(name, func(t *testing.T) {
+			d, _, path := waits(t, kindOf(name), "one\n", "two\n")
+			d.enter()
+			d.press("i", "C-v", "000", "Escape")
+			d.until("mode() .. strtrans(getline(1))", "n^@two")
+			d.until(d.State.Ready, path)
+			d.press(":w", "Enter")
+			d.see("the text holds NUL bytes")
+			w, err := os.ReadFile(path)
+			if err != nil || string(w) != "one\n" {
+				t.Errorf("the file holds %q, %v", w, err)
+			}
 		})
 	}
 }
@@ -1742,18 +1771,16 @@ func TestNeovimRootsOnWindows(t *testing.T) {
 	for dir, want := range map[string]string{
 		`C:\proj\`: `C:\proj`, `C:/proj/`: `C:/proj`, `C:\`: `C:\`, `C:/`: `C:/`, `\\server\share\`: `\\server\share`,
 	} {
-		got := d.ask(fmt.Sprintf(`json_encode({'text': luaeval('(function()
-			local has = vim.fn.has
-			vim.fn.has = function(what) return what == "win32" and 1 or has(what) end
-			vim.fn.getcwd = function() return _A end
-			vim.fn.fnamemodify = function(name) return name end
-			vim.fn.isdirectory = function() return 1 end
-			local roots = require("pollux.context").roots()
-			vim.fn.has, vim.fn.getcwd, vim.fn.fnamemodify, vim.fn.isdirectory = nil, nil, nil, nil
-			return roots[1]
-		end)()', '%s')})`, dir))
-		if want := toJSON(t, map[string]string{"text": want}); strings.ReplaceAll(got, " ", "") != want {
+		if got := d.ask(fmt.Sprintf(`pollux#context#Bare('%s', 1)`, dir)); got != want {
 			t.Errorf("the workspace of %s is %s, want %s", dir, got, want)
 		}
+	}
+	d.ask(`luaeval('(function()
+		vim.lsp.get_active_clients = function() return {{config = {root_dir = _A}}} end
+		vim.lsp.get_clients = vim.lsp.get_active_clients
+		return 1
+	end)()', getcwd() .. '/')`)
+	if got := d.ask(`len(pollux#context#Roots())`); got != "1" {
+		t.Errorf("a directory with a separator at its end is another workspace: there are %s", got)
 	}
 }

@@ -5,7 +5,7 @@ package editors
 
 import "embed"
 
-// FS contains a directory for each editor.
+// FS contains a directory for each editor; Neovim's is that of Vim.
 //
-//go:embed all:nvim all:vim all:emacs kakoune helix
+//go:embed all:vim all:emacs kakoune helix
 var FS embed.FS

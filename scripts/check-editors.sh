@@ -11,23 +11,31 @@ fail() {
 	exit 1
 }
 
-node ../scripts/stylua.mjs $(find nvim -name '*.lua') ../scripts/globals.lua
-HOME=$tmp FILES=$(find nvim -name '*.lua') nvim --headless --clean -c 'luafile ../scripts/globals.lua' -c 'qa!' || fail "unknown names"
+lua=$(find vim -name '*.lua')
+node ../scripts/stylua.mjs $lua ../scripts/globals.lua
+HOME=$tmp FILES=$lua nvim --headless --clean -c 'luafile ../scripts/globals.lua' -c 'qa!' || fail "unknown names"
 
-# Compile every Vim function. Vim itself compiles them on their first call.
+# Load every script, and compile the functions in Vim9 script, which Vim compiles on their
+# first call.
 cp -r vim "$tmp/rtp"
-for f in "$tmp"/rtp/autoload/pollux.vim "$tmp"/rtp/autoload/pollux/*.vim; do
-	echo defcompile >>"$f"
-	HOME=$tmp vim -es -u NONE -N --cmd "set rtp^=$tmp/rtp" --cmd "redir! > $tmp/errors" \
-		-c "source $f" -c 'redir END' -c 'qa!' </dev/null || true
-	! grep -q . "$tmp/errors" || { cat "$tmp/errors"; fail "$(basename "$f") does not compile"; }
-done
-
+for f in $(grep -rl '^vim9script' "$tmp/rtp"); do echo defcompile >>"$f"; done
 for e in nvim vim; do
-	cp -r "$e/doc" "$tmp/doc-$e"
-	HOME=$tmp $e -es -u NONE -c "helptags $tmp/doc-$e" -c 'qa!' </dev/null >"$tmp/out" 2>&1 || { cat "$tmp/out"; fail "$e/doc"; }
-	awk 'length > 79 { print FILENAME ":" FNR ": over 79 columns"; bad = 1 } END { exit bad }' "$tmp/doc-$e/pollux.txt" || fail "$e/doc"
+	for f in $(find "$tmp/rtp/autoload" -name '*.vim'); do
+		case $e:$f in nvim:*/vim.vim | nvim:*/vim/* | vim:*/nvim.vim | vim:*/nvim/*) continue ;; esac
+		HOME=$tmp $e -es -u NONE -N --cmd "set rtp^=$tmp/rtp" --cmd "redir! > $tmp/errors" \
+			-c "source $f" -c 'redir END' -c 'qa!' </dev/null || true
+		! grep -q . "$tmp/errors" || { cat "$tmp/errors"; fail "$(basename "$f") does not load in $e"; }
+	done
+	HOME=$tmp $e -es -u NONE -c "helptags $tmp/rtp/doc" -c 'qa!' </dev/null >"$tmp/out" 2>&1 || { cat "$tmp/out"; fail "vim/doc"; }
 done
+# Both adapters have each function that the shared scripts call.
+for name in $(grep -rhoE "Host\('[A-Za-z#]+" vim/autoload | cut -d "'" -f 2); do
+	file=${name%%#*}
+	case $name in *#*) file=/$file.vim ;; *) file=.vim ;; esac
+	grep -q "^export def ${name##*#}(" "vim/autoload/pollux/vim$file" || fail "vim$file has no ${name##*#}()"
+	grep -q "^function! pollux#nvim#$name(" "vim/autoload/pollux/nvim$file" || fail "nvim$file has no $name()"
+done
+awk 'length > 79 { print FILENAME ":" FNR ": over 79 columns"; bad = 1 } END { exit bad }' vim/doc/pollux.txt || fail "vim/doc"
 
 cp emacs/pollux.el "$tmp"
 cd "$tmp"

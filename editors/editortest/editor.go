@@ -67,8 +67,33 @@ type State struct {
 	Buffer func(name string) string
 }
 
-// Neovim and Vim share most expressions.
 func exCommand(name string) []string { return []string{":Pollux " + name, "Enter"} }
+
+// vimState is the state of the plugin in Vim and Neovim.
+var vimState = State{
+	Started:     `pollux#client#Ready() ? 1 : 0`,
+	Port:        `pollux#client#Info().port`,
+	Token:       `pollux#client#Info().token`,
+	Shown:       `pollux#diff#Shown()`,
+	Ready:       `pollux#diff#Ready()`,
+	Settle:      `pollux#diff#Settle()`,
+	SetSettle:   func(ms int) string { return fmt.Sprintf("pollux#diff#Settle(%d)", ms) },
+	SetMaxWaits: func(times int) string { return fmt.Sprintf("pollux#terminal#MaxWaits(%d)", times) },
+	Inside:      `bufname() =~# '^pollux://.*/proposed/' ? 1 : 0`,
+	Proposal:    `json_encode({'text': join(getbufline(pollux#diff#Buffer(), 1, '$'), "\n")})`,
+	Waiting:     `len(pollux#diff#Waiting())`,
+	Width:       `winwidth(0)`,
+	Lines:       `&lines`,
+	Line:        `line(".")`,
+	Changed: func(field, value string) string {
+		return fmt.Sprintf(
+			`execute('call pollux#diff#Changed({"id": pollux#diff#Waiting()[0].diff.id, "%s": "%s"})')`, field, value)
+	},
+	Terminal: `mode() ==# 't'`,
+	Buffer: func(name string) string {
+		return `json_encode({'text': join(getbufline('` + name + `', 1, '$'), "\n")})`
+	},
+}
 
 // Kinds are the editors that have a plugin.
 var Kinds = []Kind{
@@ -88,33 +113,7 @@ var Kinds = []Kind{
 			return strings.TrimSuffix(string(out), "\n"), err
 		},
 		Command: exCommand,
-		State: State{
-			Started: `luaeval('require("pollux.client").ready() and 1 or 0')`,
-			Port:    `luaeval('require("pollux.client").info.port')`,
-			Token:   `luaeval('require("pollux.client").info.token')`,
-			Shown:   `luaeval('(function() local d = require("pollux.diff").current() return d and d.buf and d.diff.path or "" end)()')`,
-			Ready:   `luaeval('require("pollux.diff").ready()')`,
-			Settle:  `luaeval('require("pollux.diff").settle')`,
-			SetSettle: func(ms int) string {
-				return fmt.Sprintf(`luaeval('(function() require("pollux.diff").settle = %d return 1 end)()')`, ms)
-			},
-			SetMaxWaits: func(times int) string {
-				return fmt.Sprintf(`luaeval('(function() require("pollux.terminal").max_waits = %d return 1 end)()')`, times)
-			},
-			Inside:   `bufname() =~# '^pollux://.*/proposed/' ? 1 : 0`,
-			Proposal: `luaeval('vim.json.encode((function() local d = require("pollux.diff").current() return {text = table.concat(vim.api.nvim_buf_get_lines(d.buf, 0, -1, false), "\n")} end)())')`,
-			Waiting:  `luaeval('#require("pollux.diff").waiting()')`,
-			Width:    `winwidth(0)`,
-			Lines:    `&lines`,
-			Line:     `line(".")`,
-			Changed: func(field, value string) string {
-				return fmt.Sprintf(`luaeval('(function() local m = require("pollux.diff") m.changed({id = m.waiting()[1].diff.id, %s = "%s"}) return 1 end)()')`, field, value)
-			},
-			Terminal: `mode() ==# 't'`,
-			Buffer: func(name string) string {
-				return `json_encode({'text': join(getbufline('` + name + `', 1, '$'), "\n")})`
-			},
-		},
+		State:   vimState,
 	},
 	{
 		Name: "vim", Binary: "vim",
@@ -129,30 +128,7 @@ var Kinds = []Kind{
 		},
 		ask:     func(e *Editor, expression string) (string, error) { return e.vim.ask(expression) },
 		Command: exCommand,
-		State: State{
-			Started:     `pollux#client#Ready() ? 1 : 0`,
-			Port:        `pollux#client#Info().port`,
-			Token:       `pollux#client#Info().token`,
-			Shown:       `pollux#diff#Shown()`,
-			Ready:       `pollux#diff#Ready()`,
-			Settle:      `pollux#diff#Settle()`,
-			SetSettle:   func(ms int) string { return fmt.Sprintf("pollux#diff#Settle(%d)", ms) },
-			SetMaxWaits: func(times int) string { return fmt.Sprintf("pollux#terminal#MaxWaits(%d)", times) },
-			Inside:      `bufname() =~# '^pollux://.*/proposed/' ? 1 : 0`,
-			Proposal:    `json_encode({'text': join(getbufline(pollux#diff#Buffer(), 1, '$'), "\n")})`,
-			Waiting:     `len(pollux#diff#Waiting())`,
-			Width:       `winwidth(0)`,
-			Lines:       `&lines`,
-			Line:        `line(".")`,
-			Changed: func(field, value string) string {
-				return fmt.Sprintf(
-					`execute('call pollux#diff#Changed({"id": pollux#diff#Waiting()[0].diff.id, "%s": "%s"})')`, field, value)
-			},
-			Terminal: `mode() ==# 't'`,
-			Buffer: func(name string) string {
-				return `json_encode({'text': join(getbufline('` + name + `', 1, '$'), "\n")})`
-			},
-		},
+		State:   vimState,
 	},
 	{
 		Name: "emacs", Binary: "emacs",

@@ -25,6 +25,8 @@ type Editor struct {
 	// Aliases are other names on the command line.
 	Aliases []string
 
+	// folder is the package in [editors.FS], if it has another name than the editor.
+	folder string
 	// dir returns the package's directory. It may be nil. Packages of other
 	// versions are next to the directory and match the pattern.
 	dir      func(machine) (string, error)
@@ -54,7 +56,7 @@ const vimDecide = "a change appears above the file: %s goes to it from the agent
 
 // Editors lists the editors.
 var Editors = []Editor{
-	{Name: "nvim", Title: "Neovim", dir: nvimDir, extra: addHelpTags, Aliases: []string{"neovim"},
+	{Name: "nvim", Title: "Neovim", folder: "vim", dir: nvimDir, extra: addHelpTags, Aliases: []string{"neovim"},
 		Next: "restart Neovim and type :Pollux open; :help pollux is the manual", Decide: fmt.Sprintf(vimDecide, `Ctrl-\ Ctrl-N :Pollux next`)},
 	{Name: "vim", Title: "Vim", dir: vimDir, extra: addHelpTags,
 		Next: "restart Vim and type :Pollux open; :help pollux is the manual", Decide: fmt.Sprintf(vimDecide, `Ctrl-W :Pollux next`)},

@@ -1,6 +1,7 @@
 package install
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -93,7 +94,7 @@ func (e Editor) planPackage(p *Plan, dir, command string, remove bool) error {
 	case exists(dir):
 		return fmt.Errorf("%s was not made by pollux install: remove it by hand", dir)
 	}
-	files, err := packageFiles(e.Name)
+	files, err := packageFiles(cmp.Or(e.folder, e.Name))
 	if err != nil {
 		return err
 	}
@@ -163,15 +164,15 @@ func (p *Plan) shows(verb, dir string, files []fileChange) {
 	}
 }
 
-// packageFiles returns the files of an editor's folder, by slash-separated name.
-func packageFiles(editor string) (map[string]string, error) {
+// packageFiles returns the files of a folder in [editors.FS], by slash-separated name.
+func packageFiles(folder string) (map[string]string, error) {
 	files := make(map[string]string)
-	err := fs.WalkDir(editors.FS, editor, func(name string, entry fs.DirEntry, err error) error {
+	err := fs.WalkDir(editors.FS, folder, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || strings.HasPrefix(entry.Name(), ".") {
 			return err
 		}
 		text, err := editors.FS.ReadFile(name)
-		files[strings.TrimPrefix(name, editor+"/")] = string(text)
+		files[strings.TrimPrefix(name, folder+"/")] = string(text)
 		return err
 	})
 	return files, err

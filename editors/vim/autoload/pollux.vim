@@ -1,70 +1,87 @@
-vim9script
-# Functions for the user's configuration; :help pollux-vim describes them.
+" Options, and functions for the user's configuration; :help pollux-options describes them.
+let s:here = expand('<sfile>:p:h:h')
+let s:host = has('nvim') ? 'pollux#nvim#' : 'pollux#vim#'
+let s:given = {} " what setup() has set
+let s:defaults = {
+      \ 'command': '',
+      \ 'cli': [],
+      \ 'autostart': v:true,
+      \ 'layout': 'auto',
+      \ 'include_ignored': v:false,
+      \ 'review_page': v:false,
+      \ 'terminal': {'position': 'botright vertical', 'size': 0.4},
+      \ 'keys': v:true,
+      \ }
 
-const here = expand('<sfile>:p:h:h')
+" Calls a function of the adapter for this editor: pollux/vim.vim or pollux/nvim.vim.
+function! pollux#Host(name, ...) abort
+  return call(s:host .. a:name, a:000)
+endfunction
 
-const defaults = {
-  command: '',
-  cli: [],
-  autostart: true,
-  layout: 'auto',
-  include_ignored: false,
-  review_page: false,
-  terminal: {position: 'botright vertical', size: 0.4},
-  keys: true,
-}
+" Returns the value of an option: from setup(), otherwise from g:pollux, otherwise the
+" default.
+function! pollux#Option(name) abort
+  let options = extend(copy(s:defaults), get(g:, 'pollux', {}))
+  return extend(options, s:given)[a:name]
+endfunction
 
-# Returns the value of an option: from g:pollux, otherwise the default.
-export def Option(name: string): any
-  return extend(copy(defaults), get(g:, 'pollux', {}))[name]
-enddef
-
-# Returns what is wrong with g:pollux, or an empty string.
-export def WrongOption(): string
-  var options = get(g:, 'pollux', {})
+" Returns what is wrong with the options, or an empty string.
+function! pollux#WrongOption() abort
+  let options = extend(copy(get(g:, 'pollux', {})), s:given)
   for name in keys(options)
-    if !has_key(defaults, name)
-      return printf('unknown option "%s" in g:pollux; see :help pollux-options', name)
+    if !has_key(s:defaults, name)
+      return printf('unknown option "%s"; see :help pollux-options', name)
     endif
   endfor
   if index(['auto', 'side-by-side', 'inline'], get(options, 'layout', 'auto')) < 0
-    return 'layout in g:pollux must be auto, side-by-side or inline'
+    return 'layout must be auto, side-by-side or inline'
   endif
   return ''
-enddef
+endfunction
 
-# Returns the binary: from the option, otherwise as `pollux install` recorded it, otherwise
-# the one on the PATH.
-export def Command(): string
-  var command = Option('command')
-  if command != ''
+" Sets options, for Lua's setup(). Returns what is wrong with them, or an empty string.
+function! pollux#Setup(options) abort
+  let before = s:given
+  let s:given = a:options
+  let wrong = pollux#WrongOption()
+  if wrong !=# ''
+    let s:given = before
+  endif
+  return wrong
+endfunction
+
+" Returns the binary: from the option, otherwise as `pollux install` recorded it, otherwise
+" the one on the PATH.
+function! pollux#Command() abort
+  let command = pollux#Option('command')
+  if command !=# ''
     return command
   endif
-  var noted = here .. '/command'
+  let noted = s:here .. '/command'
   return filereadable(noted) ? readfile(noted, '', 1)[0] : 'pollux'
-enddef
+endfunction
 
-# Returns the full path of the binary, or an empty string if it is not installed. On Windows,
-# job_start() finds no batch files, such as those of npm, and would start a program in the
-# current directory.
-export def Program(): string
-  const variable = 'NoDefaultCurrentDirectoryInExePath'
-  const before = getenv(variable)
-  setenv(variable, '1')
-  const path = exepath(Command())
-  setenv(variable, before)
+" Returns the full path of the binary, or an empty string if it is not installed. On Windows,
+" job_start() finds no batch files, such as those of npm, and both editors would start a
+" program in the current directory.
+function! pollux#Program() abort
+  let variable = 'NoDefaultCurrentDirectoryInExePath'
+  let before = getenv(variable)
+  call setenv(variable, '1')
+  let path = exepath(pollux#Command())
+  call setenv(variable, before)
   return path
-enddef
+endfunction
 
-# Returns a short text for 'statusline': the number of pending changes, or that an agent is
-# connected; otherwise an empty string.
-export def Statusline(): string
+" Returns a short text for 'statusline': the number of pending changes, or that an agent is
+" connected; otherwise an empty string.
+function! pollux#Statusline() abort
   if !exists('*pollux#client#Ready')
     return ''
   endif
-  var waiting = len(pollux#diff#Waiting())
+  let waiting = len(pollux#diff#Waiting())
   if waiting > 0
     return printf('Pollux: %d pending', waiting)
   endif
   return empty(pollux#client#Agents()) ? '' : 'Pollux'
-enddef
+endfunction

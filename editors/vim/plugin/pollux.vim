@@ -1,9 +1,13 @@
-" Starts Pollux with Vim, and defines its command and mappings.
+" Starts Pollux with the editor, and defines its command and mappings.
 if exists('g:loaded_pollux')
   finish
 endif
 let g:loaded_pollux = 1
-if !has('vim9script') || v:version < 900 || !has('job') || !has('channel') || !has('terminal') || !has('diff')
+if has('nvim') && !has('nvim-0.7')
+  echomsg 'pollux: needs Neovim 0.7 or newer'
+  finish
+endif
+if !has('nvim') && (!has('vim9script') || v:version < 900 || !has('job') || !has('channel') || !has('terminal') || !has('diff'))
   echomsg 'pollux: needs Vim 9.0 or newer with +channel, +job, +terminal and +diff'
   finish
 endif

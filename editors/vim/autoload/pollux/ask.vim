@@ -1,112 +1,113 @@
-vim9script
-# Asks an agent a question, and shows its answer in a buffer.
+" Asks an agent a question, and shows its answer in a buffer.
 
-import autoload 'pollux.vim' as options
-import autoload 'pollux/client.vim'
+" The agents that can be asked.
+let s:AGENTS = ['gemini', 'codex', 'claude', 'copilot', 'qwen', 'opencode']
 
-# The agents that can be asked.
-export const AGENTS = ['gemini', 'codex', 'claude', 'copilot', 'qwen', 'opencode']
+let s:NAME = 'pollux://answer'
+let s:job = 0 " of the question in progress
+let s:question = 0 " its number
+let s:directory = '' " of the conversation in the buffer
+let s:answered = 0 " whether the conversation can be continued
 
-const name = 'pollux://answer'
-var job: job # of the question in progress
-var directory = '' # of the conversation in the buffer
-var answered = false # whether the conversation can be continued
+function! pollux#ask#Agents() abort
+  return copy(s:AGENTS)
+endfunction
 
-def Running(): bool
-  return job_status(job) == 'run'
-enddef
-
-def Append(buf: number, text: string)
-  if !bufloaded(buf)
+function! s:Append(buf, text) abort
+  if !bufloaded(a:buf)
     return
   endif
-  var lines = split(text, "\n", true)
-  var last = getbufline(buf, '$')[0]
-  setbufvar(buf, '&modifiable', 1)
-  setbufline(buf, '$', last .. lines[0])
-  appendbufline(buf, '$', lines[1 :])
-  setbufvar(buf, '&modifiable', 0)
-enddef
+  let lines = split(a:text, "\n", 1)
+  let last = getbufline(a:buf, '$')[0]
+  call setbufvar(a:buf, '&modifiable', 1)
+  call setbufline(a:buf, '$', last .. lines[0])
+  call appendbufline(a:buf, '$', lines[1 :])
+  call setbufvar(a:buf, '&modifiable', 0)
+endfunction
 
-# Ends the question of a closed buffer.
-export def Closed()
-  if Running()
-    job_stop(job)
+" Ends the question of a closed buffer.
+function! s:Closed() abort
+  let job = s:job
+  let s:job = 0
+  let s:question += 1
+  if job isnot 0
+    call pollux#Host('Kill', job)
   endif
-  job = null_job
-enddef
+endfunction
 
-# Shows the buffer with the answers, and returns it. It is empty before the first question.
-def Answers(): number
-  var buf = bufnr('^' .. name .. '$')
+" Handles the end of the process that answers a question.
+function! s:Answered(buf, question, code) abort
+  call s:Append(a:buf, "\n* * *\n")
+  if a:question == s:question
+    let s:job = 0
+    let s:answered = s:answered || a:code == 0
+  endif
+endfunction
+
+" Shows the buffer with the answers, and returns it. It is empty before the first question.
+function! s:Answers() abort
+  let buf = bufnr('^' .. s:NAME .. '$')
   if buf > 0 && bufwinid(buf) > 0
     return buf
   endif
-  var before = win_getid()
+  let before = win_getid()
   botright new
   if buf > 0
     execute 'buffer' buf
   else
-    execute 'file' name
+    execute 'file' s:NAME
     setlocal buftype=nofile bufhidden=wipe noswapfile filetype=markdown wrap nomodifiable
     nnoremap <buffer> q <Cmd>bwipeout!<CR>
-    autocmd BufWipeout <buffer> pollux#ask#Closed()
-    directory = getcwd()
-    answered = false
+    autocmd BufWipeout <buffer> call s:Closed()
+    let s:directory = getcwd()
+    let s:answered = 0
   endif
-  buf = bufnr()
-  win_gotoid(before)
+  let buf = bufnr()
+  call win_gotoid(before)
   return buf
-enddef
+endfunction
 
-# Asks a question. agent may be empty. range is the first and the last line of a part of the
-# question, or empty. A question continues the conversation in the buffer.
-export def Ask(agent: string, question: string, range: list<number>)
-  if question == ''
-    client.Say('add a question: :Pollux ask QUESTION', 'error')
+" Asks a question. agent may be empty. range is the first and the last line of a part of the
+" question, or empty. A question continues the conversation in the buffer.
+function! pollux#ask#Ask(agent, question, range) abort
+  if a:question ==# ''
+    call pollux#client#Say('add a question: :Pollux ask QUESTION', 'error')
     return
   endif
-  if Running()
-    client.Say('a question is still being answered: press q in its window to end it', 'error')
+  if s:job isnot 0
+    call pollux#client#Say('a question is still being answered: press q in its window to end it', 'error')
     return
   endif
-  var program = options.Program()
-  if program == ''
-    client.Say(printf('`%s` is not installed, or not on the PATH: see :help pollux-install', options.Command()), 'error')
+  let program = pollux#Program()
+  if program ==# ''
+    call pollux#client#Say(printf('`%s` is not installed, or not on the PATH: see :help pollux-install',
+          \ pollux#Command()), 'error')
     return
   endif
-  var prompt = question
-  if !empty(range)
-    prompt = printf("%s, lines %d to %d:\n\n```\n%s\n```\n\n%s", fnamemodify(bufname(), ':.') ?? 'unsaved text',
-      range[0], range[1], getline(range[0], range[1])->join("\n"), question)
+  let prompt = a:question
+  if !empty(a:range)
+    let path = bufname() ==# '' ? 'unsaved text' : fnamemodify(bufname(), ':.')
+    let prompt = printf("%s, lines %d to %d:\n\n```\n%s\n```\n\n%s", path, a:range[0], a:range[1],
+          \ join(getline(a:range[0], a:range[1]), "\n"), a:question)
   endif
-  var buf = Answers()
-  var command = [program, 'ask', '--stream']
-  if agent != ''
-    extend(command, ['--agent', agent])
+  let buf = s:Answers()
+  let command = [program, 'ask', '--stream']
+  if a:agent !=# ''
+    let command += ['--agent', a:agent]
   endif
-  if answered
-    add(command, '--continue')
+  if s:answered
+    call add(command, '--continue')
   endif
-  Append(buf, (len(getbufline(buf, 1, '$')) > 1 ? "\n" : '') .. '> ' .. question .. "\n\n")
-  var started: job
-  started = job_start(command, {
-    cwd: directory, in_mode: 'raw', out_mode: 'raw', err_mode: 'nl', stoponexit: 'term',
-    out_cb: (_, text) => Append(buf, text),
-    err_cb: (_, line) => Append(buf, "\n" .. line .. "\n"),
-    exit_cb: (_, code) => {
-      answered = answered || code == 0 && job == started
-    },
-    close_cb: (_) => Append(buf, "\n* * *\n"),
-  })
-  job = started
-  if !Running()
-    Append(buf, printf("cannot start `%s`\n", program))
+  call s:Append(buf, (len(getbufline(buf, 1, '$')) > 1 ? "\n" : '') .. '> ' .. a:question .. "\n\n")
+  let s:question += 1
+  try
+    let s:job = pollux#Host('Run', command, s:directory, prompt, function('s:Append', [buf]),
+          \ function('s:Answered', [buf, s:question]))
+  catch
+    call s:Append(buf, printf("cannot start `%s`\n", program))
     return
-  endif
-  ch_sendraw(job, prompt)
-  ch_close_in(job)
+  endtry
   for window in win_findbuf(buf)
-    win_execute(window, 'normal! G')
+    call win_execute(window, 'normal! G')
   endfor
-enddef
+endfunction

@@ -1,371 +1,344 @@
-vim9script
-# Runs `pollux ide` and speaks JSON-RPC with it (see docs/PROTOCOL.md in Pollux's
-# repository). Vim does the framing.
+" Runs `pollux ide` and speaks JSON-RPC with it (see docs/PROTOCOL.md in Pollux's
+" repository). The adapter of the editor handles the process and the messages' framing.
 
-import autoload 'pollux.vim' as options
-import autoload 'pollux/context.vim'
-import autoload 'pollux/diagnostics.vim'
-import autoload 'pollux/diff.vim'
+let s:VERSION = '1.0'
+let s:PROTOCOL = 1
+let s:MAX_FAILURES = 5 " failed starts in a row
+let s:STOP_TIMEOUT = 5000 " ms until Pollux is killed
+let s:NOT_RUNNING = 'Pollux is not running: run :Pollux start; if that fails, see :Pollux log'
 
-const VERSION = '1.0'
-const PROTOCOL = 1
-const MAX_FAILURES = 5 # failed starts in a row
-const STOP_TIMEOUT = 5000 # ms until Pollux is killed
+let s:running = 0
+let s:stopping = 0
+let s:restart = 0 " start again after it has stopped
+let s:started = []
+let s:failures = 0
+let s:info = {} " the result of initialize, while the companion is running
+let s:previous = {} " port and token of a companion that crashed
+let s:agents = [] " the connected agents
+let s:outside = [] " the files that changed outside Pollux
+let s:waiting = 0 " calls that wait for their answer
+let s:log = []
+let s:stderr = []
+let s:unshown = [] " messages for the user, with their levels
 
-var job: job
-var running = false
-var stopping = false
-var restart = false # start again after it has stopped
-var started: list<any>
-var failures = 0
-var info: dict<any> = {} # the result of initialize, while the companion is running
-var previous: dict<any> = {} # port and token of a companion that crashed
-var agents: list<any> = [] # the connected agents
-var outside: list<any> = [] # the files that changed outside Pollux
-var log: list<string> = []
-var stderr: list<string> = []
-var unshown: list<list<string>> = [] # messages for the user, with their levels
+function! pollux#client#Ready() abort
+  return !empty(s:info)
+endfunction
 
-export def Ready(): bool
-  return !empty(info)
-enddef
+function! pollux#client#Info() abort
+  return s:info
+endfunction
 
-export def Info(): dict<any>
-  return info
-enddef
+function! pollux#client#Agents() abort
+  return s:agents
+endfunction
 
-export def Agents(): list<any>
-  return agents
-enddef
+function! pollux#client#Outside() abort
+  return s:outside
+endfunction
 
-export def Outside(): list<any>
-  return outside
-enddef
+function! pollux#client#Waiting() abort
+  return s:waiting
+endfunction
 
-export def Log(): list<string>
-  return log
-enddef
+function! pollux#client#Log() abort
+  return s:log
+endfunction
 
-export def Note(text: string)
-  add(log, strftime('%H:%M:%S ') .. text)
-  if len(log) > 500
-    remove(log, 0)
+function! pollux#client#Note(text) abort
+  call add(s:log, strftime('%H:%M:%S ') .. a:text)
+  if len(s:log) > 500
+    call remove(s:log, 0)
   endif
-enddef
+endfunction
 
-# Shows the user a message. level is 'info', 'warning' or 'error'.
-export def Say(text: string, level = 'info')
-  Note(text)
-  add(unshown, [text, level])
-  if len(unshown) == 1
-    timer_start(0, ShowNext)
+" Shows the user a message. The level is 'info', which is the default, 'warning' or 'error'.
+function! pollux#client#Say(text, ...) abort
+  call pollux#client#Note(a:text)
+  call add(s:unshown, [a:text, get(a:000, 0, 'info')])
+  if len(s:unshown) == 1
+    call timer_start(0, function('s:ShowNext'))
   endif
-enddef
+endfunction
 
-# Shows the oldest message. Vim runs timers that are due together in no particular order.
-def ShowNext(_: number)
-  var [text, level] = remove(unshown, 0)
-  if !empty(unshown)
-    timer_start(0, ShowNext)
+" Shows the oldest message. Vim runs timers that are due together in no particular order.
+function! s:ShowNext(_) abort
+  let [text, level] = remove(s:unshown, 0)
+  if !empty(s:unshown)
+    call timer_start(0, function('s:ShowNext'))
   endif
-  Show(text, level)
-enddef
+  call pollux#Host('Show', 'pollux: ' .. text, level)
+endfunction
 
-def Show(text: string, level: string)
-  if v:exiting != v:null
-    return # a message could ask for a key, and Vim would wait for it
+" Shortens a text in the middle so that it fits the command line. After a longer message the
+" editor asks for Enter, and the next key would be lost. `:Pollux log` shows the whole text.
+function! pollux#client#Fitting(text) abort
+  if strdisplaywidth(a:text) <= v:echospace
+    return a:text
   endif
-  if mode() == 't'
-    # Somebody who types in a terminal does not look at the command line.
-    popup_notification('pollux: ' .. text, {highlight: level == 'info' ? 'Normal' : 'WarningMsg', time: 5000})
-    return
-  endif
-  redraw # otherwise Vim asks for Enter after a second message
-  execute 'echohl' {warning: 'WarningMsg', error: 'ErrorMsg'}->get(level, 'None')
-  echomsg Fitting('pollux: ' .. text)
-  echohl None
-enddef
-
-# Shortens a text in the middle so that it fits the command line. After a longer message
-# Vim asks for Enter, and the next key would be lost. `:Pollux log` shows the whole text.
-def Fitting(text: string): string
-  if strdisplaywidth(text) <= v:echospace
-    return text
-  endif
-  const head = strcharpart(text, 0, v:echospace / 3) .. (&encoding ==# 'utf-8' ? '…' : '...')
-  var tail = text
+  let head = strcharpart(a:text, 0, v:echospace / 3) .. (&encoding ==# 'utf-8' ? "\u2026" : '...')
+  let tail = a:text
   while strdisplaywidth(head .. tail) > v:echospace
-    tail = strcharpart(tail, 1)
+    let tail = strcharpart(tail, 1)
   endwhile
   return head .. tail
-enddef
+endfunction
 
-export def Event(name: string)
-  if exists('#User#Pollux' .. name)
-    execute 'doautocmd <nomodeline> User Pollux' .. name
+function! pollux#client#Event(name) abort
+  if exists('#User#Pollux' .. a:name)
+    execute 'doautocmd <nomodeline> User Pollux' .. a:name
   endif
   redrawstatus!
-enddef
+endfunction
 
-def Write(message: dict<any>)
-  if running && ch_status(job_getchannel(job)) == 'open'
-    try
-      ch_sendexpr(job, message)
-    catch
-      Note(v:exception)
-    endtry
+function! s:Write(message) abort
+  if s:running
+    call pollux#Host('Send', a:message)
   endif
-enddef
+endfunction
 
-export def Notify(method: string, params: dict<any>)
-  if Ready()
-    Write({method: method, params: params})
+function! pollux#client#Notify(method, params) abort
+  if pollux#client#Ready()
+    call s:Write({'method': a:method, 'params': a:params})
   endif
-enddef
+endfunction
 
-# Calls Done(error, result) with the answer; the error is a text.
-export def Request(method: string, params: dict<any>, Done: func(string, any))
-  if !running || (!Ready() && method != 'initialize')
-    Done('Pollux is not running: run :Pollux start; if that fails, see :Pollux log', {})
-    return
-  endif
-  ch_sendexpr(job, {method: method, params: params}, {callback: (_, answer) => Answer(answer, Done)})
-enddef
-
-def Answer(answer: dict<any>, Done: func(string, any))
-  if has_key(answer, 'error')
-    Done(get(answer.error, 'message', 'unknown error'), {})
-  else
-    Done('', get(answer, 'result', {}))
-  endif
-enddef
-
-# Waits for the answer: returns [error, result].
-export def Call(method: string, params: dict<any>): list<any>
-  if !running || !Ready()
-    return ['Pollux is not running: run :Pollux start; if that fails, see :Pollux log', {}]
-  endif
-  var answer = ch_evalexpr(job, {method: method, params: params}, {timeout: 5000})
-  redraw # otherwise messages received meanwhile can make Vim 9.2 wait for Enter
-  if type(answer) != v:t_dict || empty(answer)
+" Returns the error, or an empty string, and the result in an answer.
+function! s:Outcome(answer) abort
+  if type(a:answer) != v:t_dict || empty(a:answer)
     return ['Pollux did not answer: try again', {}]
   endif
-  if has_key(answer, 'error')
-    return [get(answer.error, 'message', 'unknown error'), {}]
+  if has_key(a:answer, 'error')
+    return [get(a:answer.error, 'message', 'unknown error'), {}]
   endif
-  var result = get(answer, 'result', {})
+  let result = get(a:answer, 'result', {})
   return ['', type(result) == v:t_dict ? result : {}]
-enddef
+endfunction
 
-def SetEnv(env: dict<any>)
-  for [name, value] in items(env)
-    setenv(name, value)
+" Calls Done(error, result) with the answer; the error is a text.
+function! pollux#client#Request(method, params, Done) abort
+  if !s:running || !pollux#client#Ready() && a:method !=# 'initialize'
+    call a:Done(s:NOT_RUNNING, {})
+    return
+  endif
+  call pollux#Host('Request', {'method': a:method, 'params': a:params}, {answer -> call(a:Done, s:Outcome(answer))})
+endfunction
+
+" Waits for the answer: returns [error, result].
+function! pollux#client#Call(method, params) abort
+  if !s:running || !pollux#client#Ready()
+    return [s:NOT_RUNNING, {}]
+  endif
+  let s:waiting += 1
+  try
+    return s:Outcome(pollux#Host('Call', {'method': a:method, 'params': a:params}))
+  finally
+    let s:waiting -= 1
+  endtry
+endfunction
+
+function! s:SetEnv(env) abort
+  for [name, value] in items(a:env)
+    call setenv(name, value)
   endfor
-enddef
+endfunction
 
-# Handles a message from Pollux. Returns a result, or throws an error for the user.
-def Handle(method: string, p: dict<any>): dict<any>
-  if method == 'diff/open'
-    diff.Open(p)
-  elseif method == 'diff/close'
-    return diff.Close(p.id, get(p, 'reason', ''))
-  elseif method == 'diff/changed'
-    diff.Changed(p)
-  elseif method == 'file/changed'
-    diff.Reload(p.path)
-    diagnostics.Reloaded(p.path)
-  elseif method == 'diagnostics'
-    return diagnostics.Report(get(p, 'path', ''))
-  elseif method == 'clients'
-    var before = len(agents)
-    agents = get(p, 'clients', [])
-    if len(agents) != before
-      Event(len(agents) > before ? 'Connected' : 'Disconnected')
+" Handles a message from Pollux. Returns a result, or throws an error for the user.
+function! s:Handle(method, p) abort
+  if a:method ==# 'diff/open'
+    call pollux#diff#Open(a:p)
+  elseif a:method ==# 'diff/close'
+    return pollux#diff#Close(a:p.id, get(a:p, 'reason', ''))
+  elseif a:method ==# 'diff/changed'
+    call pollux#diff#Changed(a:p)
+  elseif a:method ==# 'file/changed'
+    call pollux#diff#Reload(a:p.path)
+    call pollux#Host('diagnostics#Reloaded', a:p.path)
+  elseif a:method ==# 'diagnostics'
+    return pollux#Host('diagnostics#Report', get(a:p, 'path', ''))
+  elseif a:method ==# 'clients'
+    let before = len(s:agents)
+    let s:agents = get(a:p, 'clients', [])
+    if len(s:agents) != before
+      call pollux#client#Event(len(s:agents) > before ? 'Connected' : 'Disconnected')
     endif
-  elseif method == 'outside'
-    outside = p.files
-  elseif method == 'env'
-    SetEnv(p.env)
-  elseif method == 'message'
-    Say(p.text, get(p, 'level', 'info'))
+  elseif a:method ==# 'outside'
+    let s:outside = a:p.files
+  elseif a:method ==# 'env'
+    call s:SetEnv(a:p.env)
+  elseif a:method ==# 'message'
+    call pollux#client#Say(a:p.text, get(a:p, 'level', 'info'))
   else
-    throw 'unknown method ' .. method
+    throw 'unknown method ' .. a:method
   endif
   return {}
-enddef
+endfunction
 
-def Received(_: channel, message: dict<any>)
-  if !has_key(message, 'method')
-    return
-  endif
-  var answer: dict<any> = {}
+" Handles a request or a notification.
+function! pollux#client#Received(message) abort
+  let answer = {}
   try
-    answer.result = Handle(message.method, get(message, 'params', {}))
+    let answer.result = s:Handle(a:message.method, get(a:message, 'params', {}))
   catch
-    var text = substitute(v:exception, '^Vim\%((\a\+)\)\?:\?', '', '')
-    Note(message.method .. ': ' .. text .. ' ' .. v:throwpoint)
-    answer.error = {code: text =~ '^unknown method' ? -32601 : -32000, message: text}
+    let text = substitute(v:exception, '^Vim\%((\a\+)\)\?:\?', '', '')
+    call pollux#client#Note(a:message.method .. ': ' .. text .. ' ' .. v:throwpoint)
+    let answer.error = {'code': text =~# '^unknown method' ? -32601 : -32000, 'message': text}
   endtry
-  if has_key(message, 'id')
-    answer.id = message.id
-    Write(answer)
+  if has_key(a:message, 'id')
+    let answer.id = a:message.id
+    call s:Write(answer)
   endif
-enddef
+endfunction
 
-def Initialized(error: string, result: dict<any>, roots: list<string>)
-  if error != ''
-    Say(error, 'error')
-    Stop()
+function! s:Initialized(error, result, roots) abort
+  if a:error !=# ''
+    call pollux#client#Say(a:error, 'error')
+    call pollux#client#Stop()
     return
   endif
-  if get(result, 'protocol', 0) != PROTOCOL
-    Say(printf('this plugin and `%s` are not compatible: update both', options.Command()), 'error')
-    Stop()
+  if get(a:result, 'protocol', 0) != s:PROTOCOL
+    call pollux#client#Say(printf('this plugin and `%s` are not compatible: update both', pollux#Command()), 'error')
+    call pollux#client#Stop()
     return
   endif
-  info = result
-  previous = {port: result.port, token: result.token}
-  SetEnv(result.env)
-  Note(printf('started: Vim %d, pollux %s, port %d', v:versionlong, result.server.version, result.port))
-  context.Start(roots)
-  diagnostics.Start()
-  Event('Started')
-enddef
+  let s:info = a:result
+  let s:previous = {'port': a:result.port, 'token': a:result.token}
+  call s:SetEnv(a:result.env)
+  call pollux#client#Note(printf('started: %s, pollux %s, port %d',
+        \ pollux#Host('About').version, a:result.server.version, a:result.port))
+  call pollux#context#Start(a:roots)
+  call pollux#Host('diagnostics#Start')
+  call pollux#client#Event('Started')
+endfunction
 
-def Ended(_: job, code: number)
-  var was = Ready()
-  running = false
-  info = {}
-  agents = []
-  outside = []
-  context.Stop()
-  diagnostics.Stop()
-  diff.Lost()
-  if v:exiting != v:null
+" Handles the end of the process.
+function! pollux#client#Ended(code) abort
+  if v:exiting isnot v:null
     return
   endif
-  Event('Stopped')
-  if stopping
-    if restart
-      Launch()
+  let was = pollux#client#Ready()
+  let s:running = 0
+  let s:info = {}
+  let s:agents = []
+  let s:outside = []
+  call pollux#context#Stop()
+  call pollux#Host('diagnostics#Stop')
+  call pollux#diff#Lost()
+  call pollux#client#Event('Stopped')
+  if s:stopping
+    if s:restart
+      call s:Launch()
     else
-      CanEncode() # last, so that the user sees it
+      call s:CanEncode() " last, so that the user sees it
     endif
     return
   endif
-  var last = trim(join(stderr, ' '))
-  Note(printf('pollux exited with code %d. %s', code, last))
-  if was && reltimefloat(reltime(started)) > 10
-    failures = 0
+  let last = trim(join(s:stderr, ' '))
+  call pollux#client#Note(printf('pollux exited with code %d. %s', a:code, last))
+  if was && reltimefloat(reltime(s:started)) > 10
+    let s:failures = 0
   endif
-  failures += 1
-  if code == 2 && !was
-    Say(printf('`%s` is too old for this plugin: install a newer one', options.Command()), 'error')
-  elseif failures >= MAX_FAILURES
-    Say(printf('Pollux keeps exiting: %s (:Pollux start tries again)', last ?? 'see :Pollux log'), 'error')
+  let s:failures += 1
+  if a:code == 2 && !was
+    call pollux#client#Say(printf('`%s` is too old for this plugin: install a newer one', pollux#Command()), 'error')
+  elseif s:failures >= s:MAX_FAILURES
+    let why = last ==# '' ? 'see :Pollux log' : last
+    call pollux#client#Say(printf('Pollux keeps exiting: %s (:Pollux start tries again)', why), 'error')
   else
-    timer_start(failures == 1 ? 0 : 250 * float2nr(pow(2, failures)), (_) => Relaunch())
+    let pause = s:failures == 1 ? 0 : 250 * float2nr(pow(2, s:failures))
+    call timer_start(pause, {-> s:stopping ? 0 : s:Launch()}) " the user may have stopped it in the meantime
   endif
-enddef
+endfunction
 
-def Error(_: channel, line: string)
-  add(stderr, line)
-  if len(stderr) > 20
-    remove(stderr, 0)
+" Handles a line that the process wrote to its standard error.
+function! pollux#client#Complained(line) abort
+  call add(s:stderr, a:line)
+  if len(s:stderr) > 20
+    call remove(s:stderr, 0)
   endif
-  Note(line)
-enddef
+  call pollux#client#Note(a:line)
+endfunction
 
-# Reports whether Vim can exchange texts with Pollux; if not, tells the user what to do. In
-# other encodings Vim's JSON functions damage texts.
-def CanEncode(): bool
+" Reports whether Vim can exchange texts with Pollux; if not, tells the user what to do. In
+" other encodings Vim's JSON functions damage texts.
+function! s:CanEncode() abort
   if &encoding !=# 'utf-8'
-    Say(printf('Vim uses the encoding %s: add `set encoding=utf-8` to your vimrc and restart Vim', &encoding), 'error')
+    call pollux#client#Say(printf('Vim uses the encoding %s: add `set encoding=utf-8` to your vimrc and restart Vim',
+          \ &encoding), 'error')
   endif
   return &encoding ==# 'utf-8'
-enddef
+endfunction
 
-def Launch()
-  if running || !CanEncode()
+function! s:Launch() abort
+  if s:running || !s:CanEncode()
     return
   endif
-  var program = options.Program()
-  if program == ''
-    Say(printf('`%s` is not installed, or not on the PATH: see :help pollux-install', options.Command()), 'error')
+  let program = pollux#Program()
+  if program ==# ''
+    call pollux#client#Say(printf('`%s` is not installed, or not on the PATH: see :help pollux-install',
+          \ pollux#Command()), 'error')
     return
   endif
-  stopping = false
-  restart = false
-  stderr = []
-  started = reltime()
-  job = job_start([program, 'ide'], {
-    in_mode: 'lsp', out_mode: 'lsp', err_mode: 'nl', noblock: 1,
-    out_cb: Received, err_cb: Error, exit_cb: Ended,
-    stoponexit: '', # the end of its input ends it; Windows has no gentle signal
-  })
-  if job_status(job) != 'run'
-    Say(printf('cannot start `%s`', program), 'error')
+  let s:stopping = 0
+  let s:restart = 0
+  let s:stderr = []
+  let s:started = reltime()
+  try
+    call pollux#Host('Start', [program, 'ide'])
+  catch
+    call pollux#client#Say(printf('cannot start `%s`: %s', program, v:exception), 'error')
     return
-  endif
-  running = true
-  var roots = context.Roots()
-  var settings: dict<any> = {
-    includeIgnored: !!options.Option('include_ignored'), reviewPage: !!options.Option('review_page'),
-  }
-  extend(settings, previous)
-  Request('initialize', {
-    protocol: PROTOCOL,
-    client: {name: 'pollux.vim', version: VERSION},
-    editor: {name: 'vim', displayName: 'Vim'},
-    pid: getpid(),
-    roots: roots,
-    diff: true,
-    diagnostics: true,
-    settings: settings,
-  }, (failure, result) => Initialized(failure, result, roots))
-enddef
+  endtry
+  let s:running = 1
+  let about = pollux#Host('About')
+  let roots = pollux#context#Roots()
+  call pollux#client#Request('initialize', {
+        \ 'protocol': s:PROTOCOL,
+        \ 'client': {'name': about.client, 'version': s:VERSION},
+        \ 'editor': about.editor,
+        \ 'pid': getpid(),
+        \ 'roots': roots,
+        \ 'diff': v:true,
+        \ 'diagnostics': v:true,
+        \ 'settings': extend({
+        \   'includeIgnored': pollux#Option('include_ignored') ? v:true : v:false,
+        \   'reviewPage': pollux#Option('review_page') ? v:true : v:false,
+        \ }, s:previous),
+        \ }, {error, result -> s:Initialized(error, result, roots)})
+endfunction
 
-# Starts Pollux after a crash, unless the user has stopped it in the meantime.
-def Relaunch()
-  if !stopping
-    Launch()
-  endif
-enddef
+" Starts Pollux, unless it is running.
+function! pollux#client#Start() abort
+  let s:failures = 0
+  let s:restart = s:stopping
+  call s:Launch()
+endfunction
 
-# Starts Pollux, unless it is running.
-export def Start()
-  failures = 0
-  restart = stopping
-  Launch()
-enddef
-
-export def Autostart()
-  var wrong = options.WrongOption()
-  if wrong != ''
-    Say(wrong, 'error')
-  elseif options.Option('autostart')
-    Start()
+function! pollux#client#Autostart() abort
+  let wrong = pollux#WrongOption()
+  if wrong !=# ''
+    call pollux#client#Say(wrong, 'error')
+  elseif pollux#Option('autostart')
+    call pollux#client#Start()
   endif
-enddef
+endfunction
 
-# Stops Pollux. Agents that wait for an answer receive a rejection.
-export def Stop()
-  stopping = true
-  restart = false
-  if running
-    var ending = job
-    ch_close_in(job)
-    timer_start(STOP_TIMEOUT, (_) => job_stop(ending))
+" Stops Pollux. Agents that wait for an answer receive a rejection.
+function! pollux#client#Stop() abort
+  let s:stopping = 1
+  let s:restart = 0
+  if s:running
+    call pollux#Host('Stop', s:STOP_TIMEOUT)
   endif
-enddef
+endfunction
 
-def EncodingChanged()
-  if running && &encoding !=# 'utf-8'
-    Stop()
+function! s:EncodingChanged() abort
+  if s:running && &encoding !=# 'utf-8'
+    call pollux#client#Stop()
   endif
-enddef
+endfunction
 
 augroup pollux_client
   autocmd!
-  autocmd OptionSet encoding EncodingChanged()
+  autocmd OptionSet encoding call s:EncodingChanged()
 augroup END

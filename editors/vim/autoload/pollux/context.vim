@@ -1,305 +1,338 @@
-vim9script
-# Sends Pollux a snapshot of the open files, the cursor and the selection at each event.
-# Pollux debounces snapshots and drops those without a difference, so this code is
-# simple.
+" Sends Pollux a snapshot of the open files, the cursor and the selection at each event.
+" Pollux debounces snapshots and drops those without a difference, so this code is
+" simple.
 
-import autoload 'pollux/client.vim'
+" The size of a selection in bytes; Pollux enforces the exact limit.
+let s:MAX_SELECTION = 20000
+" Leaving Visual mode and entering a terminal are two events in one tick. The selection is
+" kept for this time in between. It is also kept while a command line is typed and executed:
+" the command may be about the selection.
+let s:SELECTION_DELAY = 40 " ms
+let s:VISUAL = "^[vVsS\<C-v>\<C-s>]"
+let s:LAST_COLUMN = 2147483647 " v:maxcol, which Neovim 0.7 does not have
 
-# The size of a selection in bytes; Pollux enforces the exact limit.
-const MAX_SELECTION = 20000
-# Leaving Visual mode and entering a terminal are two events in one tick. The selection is
-# kept for this time in between. It is also kept while a command line is typed and executed:
-# the command may be about the selection.
-const SELECTION_DELAY = 40 # ms
-const VISUAL = "^[vVsS\<C-v>\<C-s>]"
+let s:others = {} " path by buffer
+let s:focused = {} " when each buffer last had the focus, in ms
+let s:active = {} " buf, cursor, and selected: the result of s:Selection(), or {}
+let s:list_dirty = 1
+let s:push_due = 0
+let s:held = 0 " whether the terminal may still want a selection that has ended
+let s:release = 0 " the timer that ends this
+let s:last_roots = []
+let s:roots_due = 0
 
-var others: dict<string> = {} # path by buffer
-var focused: dict<number> = {} # when each buffer last had the focus, in ms
-var active: dict<any> = {} # buf, cursor, and selected: the result of Selection(), or {}
-var list_dirty = true
-var push_due = false
-var held = false # whether the terminal may still want a selection that has ended
-var release = 0 # the timer that ends this
-var last_roots: list<string> = []
-var roots_due = false
+" localtime() has a resolution of seconds, and reltime() has no fixed start.
+let s:begun = localtime() * 1000
+let s:clock = reltime()
 
-# localtime() has a resolution of seconds, and reltime() has no fixed start.
-const begun = localtime() * 1000
-const clock = reltime()
+function! s:Now() abort
+  return s:begun + float2nr(reltimefloat(reltime(s:clock)) * 1000)
+endfunction
 
-def Now(): number
-  return begun + float2nr(reltimefloat(reltime(clock)) * 1000)
-enddef
+function! s:IsFile(b) abort
+  " Without 'hidden', a buffer that is not shown is not loaded.
+  return a:b.listed && (a:b.loaded || has_key(s:focused, a:b.bufnr)) && a:b.name !=# ''
+        \ && getbufvar(a:b.bufnr, '&buftype') ==# '' && a:b.name !~# '^\a[[:alnum:]+.-]\+://' && filereadable(a:b.name)
+endfunction
 
-def IsFile(b: dict<any>): bool
-  # Without 'hidden', a buffer that is not shown is not loaded.
-  return b.listed && (b.loaded || has_key(focused, b.bufnr)) && b.name != '' && getbufvar(b.bufnr, '&buftype') == ''
-    && b.name !~ '^\a[[:alnum:]+.-]\+://' && filereadable(b.name)
-enddef
-
-# Returns a path without links, in one spelling.
-def Resolved(path: string): string
-  var real = resolve(fnamemodify(path, ':p'))
+" Returns a path without links, in one spelling.
+function! s:Resolved(path) abort
+  let real = resolve(fnamemodify(a:path, ':p'))
   if has('win32')
-    real = tr(real, '\', '/')
+    let real = tr(real, '\', '/')
   endif
   return &fileignorecase ? tolower(real) : real
-enddef
+endfunction
 
-# Returns the loaded buffers of the file at a path, which agents may spell in another way.
-# Vim compares files as the system does, but takes a replaced file for another one until it
-# reads it again.
-export def Buffers(path: string): list<number>
-  var real = Resolved(path)
-  # bufnr() would take the path for a pattern.
-  var same = [path, resolve(path)]->filter((_, name) => bufexists(name))->mapnew((_, name) => bufadd(name))
-  return getbufinfo({bufloaded: 1})
-    ->filter((_, b) => b.name != '' && getbufvar(b.bufnr, '&buftype') == ''
-      && (index(same, b.bufnr) >= 0 || Resolved(b.name) == real))
-    ->mapnew((_, b) => b.bufnr)
-enddef
+" Returns the loaded buffers of the file at a path, which agents may spell in another way;
+" with a second argument, also the buffers that are not loaded. The editor compares files as
+" the system does, but takes a replaced file for another one until it reads it again.
+function! pollux#context#Buffers(path, ...) abort
+  let real = s:Resolved(a:path)
+  " bufnr() would take the path for a pattern.
+  let same = map(filter([a:path, resolve(a:path)], {_, name -> bufexists(name)}), {_, name -> bufadd(name)})
+  let found = []
+  for b in a:0 ? getbufinfo() : getbufinfo({'bufloaded': 1})
+    if b.name !=# '' && getbufvar(b.bufnr, '&buftype') ==# ''
+          \ && (index(same, b.bufnr) >= 0 || s:Resolved(b.name) ==# real)
+      call add(found, b.bufnr)
+    endif
+  endfor
+  return found
+endfunction
 
-# Returns the workspace: the working directories of Vim and its tabs.
-export def Roots(): list<string>
-  var roots: list<string> = []
-  for dir in [getcwd(-1)] + range(1, tabpagenr('$'))->mapnew((_, n) => getcwd(-1, n))
+" Returns a directory without separators at its end. C: is the working directory of that
+" drive, so that C:\ stays.
+function! pollux#context#Bare(dir, windows) abort
+  let bare = substitute(a:dir, a:windows ? '[/\\]\+$' : '/\+$', '', '')
+  return bare ==# '' || bare =~# '^\a:$' ? a:dir : bare
+endfunction
+
+" Returns the workspace: the working directories of the editor and its tabs, and the roots of
+" Neovim's language servers.
+function! pollux#context#Roots() abort
+  let roots = []
+  let dirs = [has('nvim') ? getcwd(-1, -1) : getcwd(-1)] + map(range(1, tabpagenr('$')), {_, n -> getcwd(-1, n)})
+  for dir in dirs + pollux#Host('Roots')
+    let dir = pollux#context#Bare(dir, has('win32'))
     if index(roots, dir) < 0 && isdirectory(dir)
-      add(roots, dir)
+      call add(roots, dir)
     endif
   endfor
   return roots
-enddef
+endfunction
 
-# Returns the column in UTF-16 code units, from 1, after a number of bytes of a line.
-export def Utf16(line: string, bytes: number): number
-  var units = 1
-  for c in str2list(strpart(line, 0, bytes))
-    units += c > 0xFFFF ? 2 : 1
-  endfor
-  return units
-enddef
+" Returns the column in UTF-16 code units, from 1, after a number of bytes of a line.
+function! pollux#context#Utf16(line, bytes) abort
+  let part = strpart(a:line, 0, a:bytes)
+  let units = strchars(part)
+  if units < len(part)
+    let units += len(filter(str2list(part), 'v:val > 0xFFFF'))
+  endif
+  return units + 1
+endfunction
 
-# Returns where the part of a line between two screen columns, from 1, both included, starts
-# and ends, in bytes from 0.
-def Cells(line: string, left: number, right: number): list<number>
-  var [first, end, column] = [-1, 0, 1]
-  for char in split(line, '\zs')
-    var width = strdisplaywidth(char, column - 1)
-    if column > right
+" Returns where the part of a line between two screen columns, from 1, both included, starts
+" and ends, in bytes from 0.
+function! s:Cells(line, left, right) abort
+  let [first, end, column] = [-1, 0, 1]
+  for char in split(a:line, '\zs')
+    let width = strdisplaywidth(char, column - 1)
+    if column > a:right
       break
     endif
-    if first < 0 && column + width > left
-      first = end
+    if first < 0 && column + width > a:left
+      let first = end
     endif
-    end += len(char)
-    column += width
+    let end += len(char)
+    let column += width
   endfor
   return [first < 0 ? end : first, end]
-enddef
+endfunction
 
-# Returns the selection in Visual or Select mode: the text, and the range for Pollux. The
-# range of a block is the smallest one that contains it.
-def Selection(mode: string): dict<any>
-  var from = getpos('v')
-  var to = getpos('.')
-  var [kind, exclusive] = [mode[0], &selection == 'exclusive']
+" Returns the first cell of the character at a position.
+function! s:FirstCell(pos) abort
+  return strdisplaywidth(strpart(getline(a:pos[1]), 0, a:pos[2] - 1)) + 1
+endfunction
+
+" Returns where a selection starts and ends in a line, in bytes from 0. If the line end is
+" selected too, the end is after it.
+function! s:Part(s, nr, text) abort
+  if a:s.left > 0
+    return s:Cells(a:text, a:s.left, a:s.right)
+  endif
+  let [first, end] = [0, len(a:text)]
+  if a:s.kind ==# 'v' || a:s.kind ==# 's'
+    if a:nr == a:s.from[1]
+      let first = a:s.from[2] - 1
+    endif
+    if a:nr == a:s.to[1]
+      if a:s.exclusive
+        let end = a:s.to[2] - 1
+      elseif a:s.to[2] > len(a:text) && a:nr < line('$')
+        let end += 1
+      else
+        let end = a:s.to[2] - 1 + len(matchstr(strpart(a:text, a:s.to[2] - 1), '^.'))
+      endif
+    endif
+  endif
+  return [first, end]
+endfunction
+
+" Returns the selection in Visual or Select mode: the text, and the range for Pollux. The
+" range of a block is the smallest one that contains it.
+function! s:Selection(mode) abort
+  let [from, to] = [getpos('v'), getpos('.')]
   if from[1] > to[1] || from[1] == to[1] && from[2] > to[2]
-    [from, to] = [to, from]
+    let [from, to] = [to, from]
   endif
-  var [left, right] = [0, 0]
-  if kind == "\<C-v>" || kind == "\<C-s>"
-    var First = (pos) => strdisplaywidth(strpart(getline(pos[1]), 0, pos[2] - 1)) + 1
-    left = min([First(from), First(to)])
-    right = max([virtcol('v'), virtcol('.')]) - (exclusive ? 1 : 0)
-    if getcurpos()[4] >= v:maxcol
-      right = v:maxcol
+  let s = {'kind': a:mode[0], 'exclusive': &selection ==# 'exclusive', 'from': from, 'to': to, 'left': 0, 'right': 0}
+  if s.kind ==# "\<C-v>" || s.kind ==# "\<C-s>"
+    let s.left = min([s:FirstCell(from), s:FirstCell(to)])
+    let s.right = max([virtcol('v'), virtcol('.')]) - (s.exclusive ? 1 : 0)
+    if getcurpos()[4] >= s:LAST_COLUMN
+      let s.right = s:LAST_COLUMN
     endif
   endif
-  # Returns where the selection starts and ends in a line, in bytes from 0. If the line end
-  # is selected too, the end is after it.
-  def Part(nr: number, text: string): list<number>
-    if left > 0
-      return Cells(text, left, right)
-    endif
-    var [first, end] = [0, len(text)]
-    if kind == 'v' || kind == 's'
-      if nr == from[1]
-        first = from[2] - 1
-      endif
-      if nr == to[1]
-        if exclusive
-          end = to[2] - 1
-        elseif to[2] > len(text) && nr < line('$')
-          end += 1
-        else
-          end = to[2] - 1 + len(matchstr(strpart(text, to[2] - 1), '^.'))
-        endif
-      endif
-    endif
-    return [first, end]
-  enddef
-  var top = getline(from[1])
-  var bottom = getline(to[1])
-  var end = Part(to[1], bottom)[1]
-  var where = {
-    start: {line: from[1], character: Utf16(top, Part(from[1], top)[0])},
-    end: end > len(bottom) ? {line: to[1] + 1, character: 1} : {line: to[1], character: Utf16(bottom, end)},
-  }
-  if left > 0 && right != v:maxcol && exists('*getregion') && to[1] - from[1] < 1000
-    return {selection: call('getregion', [getpos('v'), getpos('.'), {type: "\<C-v>"}])->join("\n"), range: where}
+  let top = getline(from[1])
+  let bottom = getline(to[1])
+  let end = s:Part(s, to[1], bottom)[1]
+  let where = {
+        \ 'start': {'line': from[1], 'character': pollux#context#Utf16(top, s:Part(s, from[1], top)[0])},
+        \ 'end': {'line': to[1], 'character': pollux#context#Utf16(bottom, end)},
+        \ }
+  if end > len(bottom)
+    let where.end = {'line': to[1] + 1, 'character': 1}
   endif
-  var lines: list<string> = []
-  var size = 0
+  if s.left > 0 && s.right != s:LAST_COLUMN && exists('*getregion') && to[1] - from[1] < 1000
+    let lines = call('getregion', [getpos('v'), getpos('.'), {'type': "\<C-v>"}])
+    return {'selection': join(lines, "\n"), 'range': where}
+  endif
+  let lines = []
+  let size = 0
   for nr in range(from[1], to[1])
-    var line = getline(nr)
-    var part = Part(nr, line)
-    line = strpart(line .. "\n", part[0], part[1] - part[0])
-    add(lines, line)
-    size += len(line) + 1
-    if size > MAX_SELECTION
+    let line = getline(nr)
+    let [first, last] = s:Part(s, nr, line)
+    let line = strpart(line .. "\n", first, last - first)
+    call add(lines, line)
+    let size += len(line) + 1
+    if size > s:MAX_SELECTION
       break
     endif
   endfor
-  return {selection: join(lines, "\n"), range: where}
-enddef
+  return {'selection': join(lines, "\n"), 'range': where}
+endfunction
 
-def Rebuild()
-  others = {}
-  for b in getbufinfo({buflisted: 1})
-    if IsFile(b)
-      others[b.bufnr] = fnamemodify(b.name, ':p')
+function! s:Rebuild() abort
+  let s:others = {}
+  for b in getbufinfo({'buflisted': 1})
+    if s:IsFile(b)
+      let s:others[b.bufnr] = fnamemodify(b.name, ':p')
     endif
   endfor
-  filter(focused, (buf, _) => has_key(others, buf))
-  list_dirty = false
-enddef
+  call filter(s:focused, {buf -> has_key(s:others, buf)})
+  let s:list_dirty = 0
+endfunction
 
-# Records the cursor and selection of the current window. In a terminal or another buffer
-# that is not a file it keeps the last ones: the user is asking the agent about that file.
-def Sample()
-  if list_dirty
-    Rebuild()
+" Records the cursor and selection of the current window. In a terminal or another buffer
+" that is not a file it keeps the last ones: the user is asking the agent about that file.
+function! s:Sample() abort
+  if s:list_dirty
+    call s:Rebuild()
   endif
-  if !empty(active) && !has_key(others, active.buf)
-    active = {}
+  if !empty(s:active) && !has_key(s:others, s:active.buf)
+    let s:active = {}
   endif
-  var buf = string(bufnr())
-  var mode = mode()
-  if !has_key(others, buf) || mode[0] == 'c' || mode[0] == 't'
+  let buf = string(bufnr())
+  let mode = mode()
+  if !has_key(s:others, buf) || mode[0] ==# 'c' || mode[0] ==# 't'
     return
   endif
-  var selected: dict<any> = {}
-  if mode =~ VISUAL
-    selected = Selection(mode)
-  elseif held && get(active, 'buf', '') == buf
-    selected = active.selected
+  let selected = {}
+  if mode =~# s:VISUAL
+    let selected = s:Selection(mode)
+  elseif s:held && get(s:active, 'buf', '') ==# buf
+    let selected = s:active.selected
   endif
-  focused[buf] = Now()
-  active = {buf: buf, cursor: {line: line('.'), character: Utf16(getline('.'), col('.') - 1)}, selected: selected}
-enddef
+  let s:focused[buf] = s:Now()
+  let cursor = {'line': line('.'), 'character': pollux#context#Utf16(getline('.'), col('.') - 1)}
+  let s:active = {'buf': buf, 'cursor': cursor, 'selected': selected}
+endfunction
 
-def Push(_: number)
-  push_due = false
-  if !client.Ready()
+function! s:Push(_) abort
+  let s:push_due = 0
+  if !pollux#client#Ready()
     return
   endif
-  Sample()
-  var files: list<dict<any>> = []
-  for [buf, path] in items(others)
-    var file: dict<any> = {path: path, focused: get(focused, buf, 0)}
-    if get(active, 'buf', '') == buf
-      extend(file, {active: true, cursor: active.cursor})->extend(active.selected)
+  call s:Sample()
+  let files = []
+  for [buf, path] in items(s:others)
+    let file = {'path': path, 'focused': get(s:focused, buf, 0)}
+    if get(s:active, 'buf', '') ==# buf
+      call extend(file, {'active': v:true, 'cursor': s:active.cursor})
+      call extend(file, s:active.selected)
     endif
-    add(files, file)
+    call add(files, file)
   endfor
-  var update: dict<any> = {files: files}
-  if roots_due
-    roots_due = false
-    var roots = Roots()
-    if roots != last_roots
-      last_roots = roots
-      update.roots = roots
+  let update = {'files': files}
+  if s:roots_due
+    let s:roots_due = 0
+    let roots = pollux#context#Roots()
+    if roots !=# s:last_roots
+      let s:last_roots = roots
+      let update.roots = roots
     endif
   endif
-  client.Notify('context/update', update)
-enddef
+  call pollux#client#Notify('context/update', update)
+endfunction
 
-export def Soon()
-  if !push_due
-    push_due = true
-    timer_start(0, Push)
+" Sends the current state soon.
+function! pollux#context#Soon() abort
+  if !s:push_due
+    let s:push_due = 1
+    call timer_start(0, function('s:Push'))
   endif
-enddef
+endfunction
 
-export def Moved()
-  if !held
-    Sample()
+function! s:Moved() abort
+  if !s:held
+    call s:Sample()
   endif
-  Soon()
-enddef
+  call pollux#context#Soon()
+endfunction
 
-export def Listed()
-  list_dirty = true
-  Soon()
-enddef
+function! s:Listed() abort
+  let s:list_dirty = 1
+  call pollux#context#Soon()
+endfunction
 
-export def Saved()
-  if &buftype == ''
-    client.Notify('file/saved', {path: fnamemodify(expand('<afile>'), ':p')})
+function! s:Saved() abort
+  if &buftype ==# ''
+    call pollux#client#Notify('file/saved', {'path': fnamemodify(expand('<afile>'), ':p')})
   endif
-enddef
+endfunction
 
-export def Directory()
-  roots_due = true
-  Soon()
-enddef
+" Handles an event after which the workspace may be another one.
+function! s:Directory() abort
+  let s:roots_due = 1
+  call pollux#context#Soon()
+endfunction
 
-export def Mode()
-  var [old, new] = [v:event.old_mode, v:event.new_mode]
-  if old =~ VISUAL && new !~ VISUAL || held && old =~ '^c'
-    Hold()
+function! s:Mode() abort
+  let [old, new] = [v:event.old_mode, v:event.new_mode]
+  if old =~# s:VISUAL && new !~# s:VISUAL || s:held && old =~# '^c'
+    call s:Hold()
   endif
-  if new =~ '^c' && held
-    timer_stop(release) # until the command line ends
-  elseif new =~ VISUAL || !held
-    timer_stop(release)
-    held = false
-    Sample()
-    Soon()
+  if new =~# '^c' && s:held
+    call timer_stop(s:release) " until the command line ends
+  elseif new =~# s:VISUAL || !s:held
+    call timer_stop(s:release)
+    let s:held = 0
+    call s:Sample()
+    call pollux#context#Soon()
   endif
-enddef
+endfunction
 
-# Keeps a selection that has ended until a terminal had the time to get the focus, or until
-# a command line begins.
-def Hold()
-  held = true
-  timer_stop(release)
-  release = timer_start(SELECTION_DELAY, (_) => {
-    held = false
-    Soon()
-  })
-enddef
+" Keeps a selection that has ended until a terminal had the time to get the focus, or until
+" a command line begins.
+function! s:Hold() abort
+  let s:held = 1
+  call timer_stop(s:release)
+  let s:release = timer_start(s:SELECTION_DELAY, function('s:Release'))
+endfunction
 
-# Starts to report the context. roots is what Pollux was started with; the workspace may
-# have changed since.
-export def Start(roots: list<string>)
-  list_dirty = true
-  held = false
-  last_roots = roots
-  roots_due = true
+function! s:Release(_) abort
+  if pollux#client#Waiting() > 0
+    call s:Hold() " a command is being executed
+    return
+  endif
+  let s:held = 0
+  call pollux#context#Soon()
+endfunction
+
+" Starts to report the context. roots is what Pollux was started with; the workspace may
+" have changed since.
+function! pollux#context#Start(roots) abort
+  let s:list_dirty = 1
+  let s:held = 0
+  let s:last_roots = a:roots
+  let s:roots_due = 1
   augroup pollux_context
     autocmd!
-    autocmd CursorMoved,CursorMovedI,WinEnter,TabEnter,TextChanged,InsertLeave * Moved()
-    autocmd BufEnter,BufReadPost,BufWritePost,BufFilePost,BufDelete,BufWipeout,BufAdd,BufHidden * Listed()
-    autocmd BufWritePost * Saved()
-    autocmd DirChanged,TabNew,TabClosed * Directory()
-    autocmd ModeChanged * Mode()
+    autocmd CursorMoved,CursorMovedI,WinEnter,TabEnter,TextChanged,InsertLeave * call s:Moved()
+    autocmd BufEnter,BufReadPost,BufWritePost,BufFilePost,BufDelete,BufWipeout,BufAdd,BufHidden * call s:Listed()
+    autocmd BufWritePost * call s:Saved()
+    autocmd DirChanged,TabNew,TabClosed,BufReadPost * call s:Directory()
+    if exists('##LspAttach')
+      autocmd LspAttach,LspDetach * call s:Directory()
+    endif
+    autocmd ModeChanged * call s:Mode()
   augroup END
-  Soon()
-enddef
+  call pollux#context#Soon()
+endfunction
 
-export def Stop()
+function! pollux#context#Stop() abort
   augroup pollux_context
     autocmd!
   augroup END
-enddef
+endfunction

@@ -1,1141 +1,1105 @@
-vim9script
-# The changes that agents propose. One at a time is on the screen, the others are pending.
-# Pollux computes the hunks and carries out the decisions; this file handles buffers and
-# windows.
-#
-# A view never takes the focus, so that keys still reach the terminal that the user types
-# in. The proposal's buffer is modified from the start: `:q` complains, `:w`, `:wq` and
-# `:x` accept, and if the buffer is closed without being written, the change is rejected.
-#
-# A change can be decided on once it has been in view for a while without a key press,
-# because a key may have been meant for another change. After that it stays ready while
-# it is in view.
+" The changes that agents propose. One at a time is on the screen, the others are pending.
+" Pollux computes the hunks and carries out the decisions; this file handles buffers and
+" windows.
+"
+" A view never takes the focus, so that keys still reach the terminal that the user types
+" in. The proposal's buffer is modified from the start: `:q` complains, `:w`, `:wq` and
+" `:x` accept, and if the buffer is closed without being written, the change is rejected.
+"
+" A change can be decided on once it has been in view for a while without a key press,
+" because a key may have been meant for another change. After that it stays ready while
+" it is in view.
 
-import autoload 'pollux.vim' as options
-import autoload 'pollux/client.vim'
-import autoload 'pollux/colors.vim'
-import autoload 'pollux/context.vim'
+let s:SUCCESSOR_TIMEOUT = 2000 " ms that a view waits for the proposal that replaces it
+let s:EDIT_DELAY = 200 " ms without typing, after which the text is sent
+let s:MIN_COLUMNS = 100 " for two texts side by side
+" The delay consists of several timers: if the editor was busy, it reads the keys that were
+" pressed meanwhile before the next timer.
+let s:SETTLE_PARTS = 5
+let s:BOM = "\uFEFF"
+" None starts with <C-c>, with which many users leave Insert mode.
+let s:KEYS = [
+      \ [']c', 'next-hunk'],
+      \ ['[c', 'previous-hunk'],
+      \ ['do', 'undo-hunk'],
+      \ ['dp', 'redo-hunk'],
+      \ ['ZZ', 'accept'],
+      \ ]
 
-const SUCCESSOR_TIMEOUT = 2000 # ms that a view waits for the proposal that replaces it
-const EDIT_DELAY = 200 # ms without typing, after which the text is sent
-const MIN_COLUMNS = 100 # for two texts side by side
-# The delay consists of several timers: if Vim was busy, it reads the keys that were
-# pressed meanwhile before the next timer.
-const SETTLE_PARTS = 5
-const BOM = "\uFEFF"
-# None starts with <C-c>, with which many users leave Insert mode.
-const KEYS = [
-  [']c', 'next-hunk'],
-  ['[c', 'previous-hunk'],
-  ['do', 'undo-hunk'],
-  ['dp', 'redo-hunk'],
-  ['ZZ', 'accept'],
-]
+let s:diffs = [] " the oldest first
+let s:views = {} " diffs by buffer, also those of a companion that has ended
+let s:shown = {} " the one on the screen
+let s:superseded = {} " a view that waits for the proposal that replaces it
+let s:ended = [] " decided, but still on the screen
+let s:entered = win_getid() " the window that the user entered last
+let s:typed = '' " the command line that is being executed
+let s:begun = reltime() " when the user started to type it
+let s:settle = 500 " ms until a change can be decided on
+let s:following = 0 " whether keys are followed
 
-var diffs: list<dict<any>> = [] # the oldest first
-var views: dict<dict<any>> = {} # diffs by buffer, also those of a companion that has ended
-var shown: dict<any> = {} # the one on the screen
-var superseded: dict<any> = {} # a view that waits for the proposal that replaces it
-var ended: list<dict<any>> = [] # decided, but still on the screen
-var entered = win_getid() # the window that the user entered last
-var typed = '' # the command line that is being executed
-var begun = reltime() # when the user started to type it
-var settle = 500 # ms until a change can be decided on
-var following = false # whether keys are followed
+function! s:Loaded(buf) abort
+  return a:buf > 0 && bufloaded(a:buf)
+endfunction
 
-def Loaded(buf: number): bool
-  return buf > 0 && bufloaded(buf)
-enddef
-
-# Returns a text as a buffer's lines, and the settings with which the buffer returns it
-# byte for byte.
-def LinesOf(whole: string): list<any>
-  var text = whole
-  var form = {bom: stridx(text, BOM) == 0, dos: false, eol: false, blank: false}
+" Returns a text as a buffer's lines, and the settings with which the buffer returns it
+" byte for byte.
+function! s:LinesOf(whole) abort
+  let text = a:whole
+  let form = {'bom': stridx(text, s:BOM) == 0}
   if form.bom
-    text = text[1 :]
+    let text = strpart(text, len(s:BOM))
   endif
-  var lf = count(text, "\n")
-  form.dos = lf > 0 && lf == count(text, "\r\n")
+  let lf = count(text, "\n")
+  let form.dos = lf > 0 && lf == count(text, "\r\n")
   if form.dos
-    text = substitute(text, "\r\n", "\n", 'g')
+    let text = substitute(text, "\r\n", "\n", 'g')
   endif
-  form.eol = text =~ '\n$'
+  let form.eol = strpart(text, len(text) - 1) ==# "\n"
   if form.eol
-    text = strpart(text, 0, len(text) - 1)
+    let text = strpart(text, 0, len(text) - 1)
   endif
-  form.blank = text == '' && form.eol
-  return [split(text, "\n", true), form]
-enddef
+  let form.blank = text ==# '' && form.eol
+  return [split(text, "\n", 1), form]
+endfunction
 
-def Fill(buf: number, text: string): dict<any>
-  var [lines, form] = LinesOf(text)
-  if empty(lines)
-    lines = ['']
-  endif
-  setbufline(buf, 1, lines)
-  deletebufline(buf, len(lines) + 1, '$')
-  setbufvar(buf, '&fileformat', form.dos ? 'dos' : 'unix')
-  setbufvar(buf, '&fixendofline', 0)
-  setbufvar(buf, '&endofline', form.eol)
+function! s:Fill(buf, text) abort
+  let [lines, form] = s:LinesOf(a:text)
+  call setbufline(a:buf, 1, empty(lines) ? [''] : lines)
+  call deletebufline(a:buf, max([1, len(lines)]) + 1, '$')
+  call setbufvar(a:buf, '&fileformat', form.dos ? 'dos' : 'unix')
+  call setbufvar(a:buf, '&fixendofline', 0)
+  call setbufvar(a:buf, '&endofline', form.eol)
   return form
-enddef
+endfunction
 
-# Returns the text of a view as it should be on disk.
-def TextOf(d: dict<any>): string
-  if !Loaded(d.buf)
-    return d.text
+" Returns the text of a view as it should be on disk.
+function! s:TextOf(d) abort
+  if !s:Loaded(a:d.buf)
+    return a:d.text
   endif
-  var lines = getbufline(d.buf, 1, '$')
-  if lines == [''] && !d.form.blank
+  let lines = getbufline(a:d.buf, 1, '$')
+  if lines ==# [''] && !a:d.form.blank
     return ''
   endif
-  var nl = getbufvar(d.buf, '&fileformat') == 'dos' ? "\r\n" : "\n"
-  return (d.form.bom ? BOM : '') .. join(lines, nl) .. (getbufvar(d.buf, '&endofline') ? nl : '')
-enddef
+  let nl = getbufvar(a:d.buf, '&fileformat') ==# 'dos' ? "\r\n" : "\n"
+  return (a:d.form.bom ? s:BOM : '') .. join(lines, nl) .. (getbufvar(a:d.buf, '&endofline') ? nl : '')
+endfunction
 
-def Find(id: string): dict<any>
-  return diffs->copy()->filter((_, d) => d.diff.id == id)->get(0, {})
-enddef
-
-# Returns the diff that a buffer shows, or {}.
-def ByBuffer(buf: number): dict<any>
-  var d = get(views, string(buf), {})
-  return get(d, 'ended', true) ? {} : d
-enddef
-
-# Returns the diff that a command applies to: the current buffer's, otherwise the one
-# shown, otherwise the oldest.
-def Current(): dict<any>
-  return ByBuffer(bufnr()) ?? shown ?? get(diffs, 0, {})
-enddef
-
-# Returns the pending diffs, the oldest first.
-export def Waiting(): list<dict<any>>
-  return copy(diffs)
-enddef
-
-export def Name(d: dict<any>): string
-  return fnamemodify(d.diff.path, ':~:.')
-enddef
-
-# Returns the name of the agent that proposed a diff.
-export def Agent(d: dict<any>): string
-  return get(d.diff, 'agent', '') ?? get(d.diff, 'client', '') ?? 'the agent'
-enddef
-
-# Returns the path of the diff on the screen, or an empty string.
-export def Shown(): string
-  var d = Current()
-  return get(d, 'buf', 0) > 0 ? d.diff.path : ''
-enddef
-
-# Returns the path of the current diff if it can be decided on, otherwise an empty string.
-export def Ready(): string
-  var d = Current()
-  return get(d, 'settled', false) ? d.diff.path : ''
-enddef
-
-# Returns the milliseconds until a change can be decided on; tests set them.
-export def Settle(ms = 0): number
-  settle = ms > 0 ? ms : settle
-  return settle
-enddef
-
-# Returns the buffer of the current proposal, or 0.
-export def Buffer(): number
-  return get(Current(), 'buf', 0)
-enddef
-
-def Target(path: string): number
-  return get(context.Buffers(path), 0, 0)
-enddef
-
-def Scratch(d: dict<any>, what: string, buftype: string, text: string): number
-  var uri = printf('pollux://%s/%s/%s', d.diff.id, what, fnamemodify(d.diff.path, ':t'))
-  var buf = bufadd(uri)
-  views[buf] = d
-  for [name, value] in items({buftype: buftype, bufhidden: 'wipe', swapfile: 0, buflisted: 0, undolevels: -1})
-    setbufvar(buf, '&' .. name, value)
-  endfor
-  silent noautocmd bufload(buf)
-  var form = Fill(buf, text)
-  setbufvar(buf, '&undolevels', -123456) # the global value
-  if what == 'proposed'
-    extend(d, {form: form, uri: uri})
+function! s:SetModified(buf, modified) abort
+  if s:Loaded(a:buf)
+    call setbufvar(a:buf, '&modified', a:modified)
   endif
-  var target = Target(d.diff.path)
+endfunction
+
+function! s:Find(id) abort
+  return get(filter(copy(s:diffs), {_, d -> d.diff.id ==# a:id}), 0, {})
+endfunction
+
+" Returns the diff that a buffer shows, or {}.
+function! s:ByBuffer(buf) abort
+  let d = get(s:views, a:buf, {})
+  return get(d, 'ended', 1) ? {} : d
+endfunction
+
+" Returns the diff that a command applies to: the current buffer's, otherwise the one
+" shown, otherwise the oldest.
+function! s:Current() abort
+  let inside = s:ByBuffer(bufnr())
+  if !empty(inside)
+    return inside
+  endif
+  return empty(s:shown) ? get(s:diffs, 0, {}) : s:shown
+endfunction
+
+" Returns the pending diffs, the oldest first.
+function! pollux#diff#Waiting() abort
+  return copy(s:diffs)
+endfunction
+
+function! pollux#diff#Name(d) abort
+  return fnamemodify(a:d.diff.path, ':~:.')
+endfunction
+
+" Returns the name of the agent that proposed a diff.
+function! pollux#diff#Agent(d) abort
+  let names = [get(a:d.diff, 'agent', ''), get(a:d.diff, 'client', ''), 'the agent']
+  return filter(names, {_, name -> name !=# ''})[0]
+endfunction
+
+" Returns the path of the diff on the screen, or an empty string.
+function! pollux#diff#Shown() abort
+  let d = s:Current()
+  return get(d, 'buf', 0) > 0 ? d.diff.path : ''
+endfunction
+
+" Returns the path of the current diff if it can be decided on, otherwise an empty string.
+function! pollux#diff#Ready() abort
+  let d = s:Current()
+  return get(d, 'settled', 0) ? d.diff.path : ''
+endfunction
+
+" Returns the milliseconds until a change can be decided on; tests set them.
+function! pollux#diff#Settle(...) abort
+  let s:settle = get(a:000, 0, s:settle)
+  return s:settle
+endfunction
+
+" Returns the buffer of the current proposal, or 0.
+function! pollux#diff#Buffer() abort
+  return get(s:Current(), 'buf', 0)
+endfunction
+
+function! s:Target(path) abort
+  return get(pollux#context#Buffers(a:path), 0, 0)
+endfunction
+
+function! s:Scratch(d, what, buftype, text) abort
+  let uri = printf('pollux://%s/%s/%s', a:d.diff.id, a:what, fnamemodify(a:d.diff.path, ':t'))
+  let buf = bufadd(uri)
+  let s:views[buf] = a:d
+  let options = {'buftype': a:buftype, 'bufhidden': 'wipe', 'swapfile': 0, 'buflisted': 0, 'undolevels': -1}
+  for [name, value] in items(options)
+    call setbufvar(buf, '&' .. name, value)
+  endfor
+  silent noautocmd call bufload(buf)
+  let form = s:Fill(buf, a:text)
+  call setbufvar(buf, '&undolevels', -123456) " the global value
+  if a:what ==# 'proposed'
+    call extend(a:d, {'form': form, 'uri': uri})
+  endif
+  let target = s:Target(a:d.diff.path)
   if target > 0
     for name in ['tabstop', 'shiftwidth', 'softtabstop', 'expandtab', 'autoindent']
-      setbufvar(buf, '&' .. name, getbufvar(target, '&' .. name))
+      call setbufvar(buf, '&' .. name, getbufvar(target, '&' .. name))
     endfor
   endif
   return buf
-enddef
+endfunction
 
-# Sets the syntax. Not 'filetype': its plugins expect real files.
-def Highlight(d: dict<any>, win: number, buf: number)
-  var target = Target(d.diff.path)
-  var filetype = target > 0 ? getbufvar(target, '&filetype') : ''
-  if filetype == ''
-    var ignore = &eventignore
-    try
-      set eventignore=FileType,Syntax
-      win_execute(win, 'silent! doautocmd <nomodeline> filetypedetect BufRead ' .. fnameescape(d.diff.path))
-      filetype = getbufvar(buf, '&filetype')
-      setbufvar(buf, '&filetype', '')
-    finally
-      &eventignore = ignore
-    endtry
-  endif
-  if filetype != ''
-    setbufvar(buf, '&syntax', filetype)
-  endif
-enddef
-
-# Returns the window next to which a diff opens: the one with the file, otherwise the last
-# one with a file, otherwise the first that is not a terminal, otherwise the current one.
-def Beside(path: string): number
-  var best = win_getid()
-  var rank = 0
-  var last = win_getid(winnr('#'))
-  var target = Target(path)
-  for w in getwininfo()->filter((_, w) => w.tabnr == tabpagenr() && !w.terminal && win_gettype(w.winid) !~ 'popup')
-    var r = 1
+" Returns the window next to which a diff opens: the one with the file, otherwise the last
+" one with a file, otherwise the first that is not a terminal, otherwise the current one.
+function! s:Beside(path) abort
+  let [best, rank] = [win_getid(), 0]
+  let last = win_getid(winnr('#'))
+  let target = s:Target(a:path)
+  for w in filter(getwininfo(), {_, w -> w.tabnr == tabpagenr() && !w.terminal && win_gettype(w.winid) !~# 'popup'})
+    let r = 1
     if w.bufnr == target
-      r = 4
-    elseif getbufvar(w.bufnr, '&buftype') == ''
-      r = w.winid == last ? 3 : 2
+      let r = 4
+    elseif getbufvar(w.bufnr, '&buftype') ==# ''
+      let r = w.winid == last ? 3 : 2
     endif
     if r > rank
-      best = w.winid
-      rank = r
+      let [best, rank] = [w.winid, r]
     endif
   endfor
   return best
-enddef
+endfunction
 
-def Windows(): list<number>
+function! s:Windows() abort
   return gettabinfo(tabpagenr())[0].windows
-enddef
+endfunction
 
-def Split(win: number, how: string, buf: number): number
-  var before = Windows()
-  win_execute(win, printf('noautocmd keepalt keepjumps %s split', how))
-  var new = Windows()->filter((_, w) => index(before, w) < 0)
+function! s:Split(win, how, buf) abort
+  let before = s:Windows()
+  call win_execute(a:win, printf('noautocmd keepalt keepjumps %s split', a:how))
+  let new = filter(s:Windows(), {_, w -> index(before, w) < 0})
   if empty(new)
     throw 'there is no room for another window'
   endif
   for name in ['winfixheight', 'winfixwidth', 'previewwindow']
-    setwinvar(new[0], '&' .. name, 0)
+    call setwinvar(new[0], '&' .. name, 0)
   endfor
-  silent! setwinvar(new[0], '&winfixbuf', 0)
-  win_execute(new[0], printf('silent keepalt keepjumps buffer! %d', buf))
+  silent! call setwinvar(new[0], '&winfixbuf', 0)
+  call win_execute(new[0], printf('silent keepalt keepjumps buffer! %d', a:buf))
   return new[0]
-enddef
+endfunction
 
-# Shows a text below a window. A narrow window cuts the tail at its start.
-def Caption(win: number, head: string, tail = '')
-  var text = head .. tail == '' ? '' : printf(' %s%%<%s', substitute(head, '%', '%%', 'g'), substitute(tail, '%', '%%', 'g'))
-  setwinvar(win, '&statusline', text)
-enddef
+" Returns the window of a proposal, or 0.
+function! s:Window(d) abort
+  return get(filter(copy(a:d.wins), {_, w -> winbufnr(w) == a:d.buf}), 0, 0)
+endfunction
 
-# Says what is special about a diff, in one message: after two, Vim asks for Enter.
-def Remark(d: dict<any>)
-  var remarks: list<string> = []
-  if d.dirty > 0
-    add(remarks, 'has unsaved changes: they are kept')
+" Shows a text above a window, in Vim below it. A narrow window cuts the tail at its start.
+function! s:Caption(win, head, tail) abort
+  let text = ''
+  if a:head .. a:tail !=# ''
+    let text = printf(' %s%%<%s', substitute(a:head, '%', '%%', 'g'), substitute(a:tail, '%', '%%', 'g'))
   endif
-  if has_key(d.diff, 'readOnly')
-    add(remarks, 'is read-only: ' .. d.diff.readOnly)
+  call setwinvar(a:win, exists('+winbar') ? '&winbar' : '&statusline', text)
+endfunction
+
+" Says what is special about a diff, in one message: after two, the editor asks for Enter.
+function! s:Remark(d) abort
+  let remarks = []
+  if a:d.dirty > 0
+    call add(remarks, 'has unsaved changes: they are kept')
+  endif
+  if has_key(a:d.diff, 'readOnly')
+    call add(remarks, 'is read-only: ' .. a:d.diff.readOnly)
   endif
   if !empty(remarks)
-    client.Say(Name(d) .. ' ' .. join(remarks, '; it '), d.dirty > 0 ? 'warning' : 'info')
+    call pollux#client#Say(pollux#diff#Name(a:d) .. ' ' .. join(remarks, '; it '), a:d.dirty > 0 ? 'warning' : 'info')
   endif
-enddef
+endfunction
 
-# Sets the title below the proposal. It always has the keys. In a narrow window the name of
-# the agent is missing, and the path has no start.
-def CaptionOf(d: dict<any>)
-  var win = Window(d)
+" Sets the title of the proposal. It always has the keys. In a narrow window the name of the
+" agent is missing, and the path has no start.
+function! s:CaptionOf(d) abort
+  let win = s:Window(a:d)
   if win == 0
     return
   endif
-  var who = Agent(d) .. ' proposes: '
-  var how = ' (:w accepts, :q! rejects)'
-  if d.lost
-    [who, how] = ['', ': its companion has ended; :w FILE saves the text']
-  elseif d.diff.state == 'accepted'
-    [who, how] = ['', ': accepted; waiting for the agent to write the file']
-  elseif d.diff.state == 'outside'
-    [who, how] = ['changed outside Pollux: ', ' (:w saves this text, :q! keeps the file)']
-  elseif d.diff.state == 'orphaned'
-    [who, how] = [Agent(d) .. ' proposed: ', ' (agent has ended; :w saves, :q! discards)']
-  elseif has_key(d.diff, 'readOnly')
-    how = ' (read-only; :w accepts, :q! rejects)'
+  let who = pollux#diff#Agent(a:d) .. ' proposes: '
+  let how = ' (:w accepts, :q! rejects)'
+  if a:d.lost
+    let [who, how] = ['', ': its companion has ended; :w FILE saves the text']
+  elseif a:d.diff.state ==# 'accepted'
+    let [who, how] = ['', ': accepted; waiting for the agent to write the file']
+  elseif a:d.diff.state ==# 'outside'
+    let [who, how] = ['changed outside Pollux: ', ' (:w saves this text, :q! keeps the file)']
+  elseif a:d.diff.state ==# 'orphaned'
+    let [who, how] = [pollux#diff#Agent(a:d) .. ' proposed: ', ' (agent has ended; :w saves, :q! discards)']
+  elseif has_key(a:d.diff, 'readOnly')
+    let how = ' (read-only; :w accepts, :q! rejects)'
   endif
-  if !d.lost && d.diff.state != 'accepted' && !d.settled
-    how = ' (look at it, then decide)'
+  if !a:d.lost && a:d.diff.state !=# 'accepted' && !a:d.settled
+    let how = ' (look at it, then decide)'
   endif
-  var path = Name(d)
-  var room = winwidth(win) - 1 - len(who) - len(how)
-  Caption(win, room < min([len(path), 20]) ? '' : who, path .. how)
-enddef
+  let path = pollux#diff#Name(a:d)
+  let room = winwidth(win) - 1 - len(who) - len(how)
+  call s:Caption(win, room < min([len(path), 20]) ? '' : who, path .. how)
+endfunction
 
-def InView(d: dict<any>): bool
-  return d.buf > 0 && bufwinid(d.buf) > 0
-enddef
+function! s:InView(d) abort
+  return a:d.buf > 0 && bufwinid(a:d.buf) > 0
+endfunction
 
-# Turns the autocommands for keys on or off. They are on only while needed: Vim loses a
-# Ctrl-C, and the mapping that it starts, if it is typed while a script runs.
-def FollowKeys(on: bool)
-  following = on
-  autocmd! pollux_keys
-  if !on
-    return
+" Follows keys only while needed: Vim loses a Ctrl-C, and the mapping that it starts, if it
+" is typed while a script runs.
+function! s:FollowKeys(on) abort
+  if s:following != a:on
+    let s:following = a:on
+    call pollux#Host('FollowKeys', a:on)
   endif
-  augroup pollux_keys
-    if exists('##KeyInputPre')
-      autocmd KeyInputPre * Pressed()
-    endif
-    # Without KeyInputPre: the events that most keys trigger.
-    autocmd CursorMoved,CursorMovedI,InsertEnter,InsertCharPre,TextChanged,TextChangedI pollux://* Pressed()
-    autocmd CmdlineEnter,CmdlineChanged,ModeChanged * Pressed()
-  augroup END
-enddef
+endfunction
 
-# Starts the delay after which d can be decided on.
-def Unsettle(d: dict<any>)
-  var was = d.settled
-  d.settled = false
-  d.delays += 1
+" Starts the delay after which d can be decided on.
+function! s:Unsettle(d) abort
+  let was = a:d.settled
+  let a:d.settled = 0
+  let a:d.delays += 1
   if was
-    CaptionOf(d)
+    call s:CaptionOf(a:d)
   endif
-  if !following
-    FollowKeys(true)
-  endif
-  Rest(d, d.delays, 1)
-enddef
+  call s:FollowKeys(1)
+  call s:Rest(a:d, a:d.delays, 1)
+endfunction
 
-def Rest(d: dict<any>, delays: number, part: number)
-  timer_start(settle / SETTLE_PARTS, (_) => {
-    if d.delays != delays || !InView(d)
-      return
-    endif
-    if part < SETTLE_PARTS
-      Rest(d, delays, part + 1)
-      return
-    endif
-    FollowKeys(false)
-    d.settled = true
-    d.since = reltime()
-    CaptionOf(d)
-    if exists('#User#PolluxDiffReady') # Event() would redraw over a message
-      doautocmd <nomodeline> User PolluxDiffReady
-    endif
-  })
-enddef
+function! s:Rest(d, delays, part) abort
+  call timer_start(s:settle / s:SETTLE_PARTS, {-> s:Rested(a:d, a:delays, a:part)})
+endfunction
 
-# Reports whether d can be decided on. A command counts from when the user started to
-# type it.
-def CanDecide(d: dict<any>): bool
-  return d.lost || d.diff.state != 'accepted' && d.settled
-    && (typed == '' || reltimefloat(reltime(d.since, begun)) >= 0)
-enddef
-
-# Tells the user why the attempt decided nothing.
-def Refuse(d: dict<any>)
-  if d.diff.state == 'accepted'
-    client.Say(Name(d) .. ' is accepted; waiting for the agent to write the file', 'warning')
+function! s:Rested(d, delays, part) abort
+  if a:d.delays != a:delays || !s:InView(a:d)
     return
   endif
-  Unsettle(d)
-  client.Say('This change has just appeared. Look at it, then decide.', 'warning')
-enddef
+  if a:part < s:SETTLE_PARTS
+    return s:Rest(a:d, a:delays, a:part + 1)
+  endif
+  call s:FollowKeys(0)
+  let a:d.settled = 1
+  let a:d.since = reltime()
+  call s:CaptionOf(a:d)
+  if exists('#User#PolluxDiffReady') " pollux#client#Event() would redraw over a message
+    doautocmd <nomodeline> User PolluxDiffReady
+  endif
+endfunction
 
-# Handles a key press in a buffer.
-export def Pressed()
-  var d = ByBuffer(bufnr())
+" Reports whether d can be decided on. A command counts from when the user started to
+" type it.
+function! s:CanDecide(d) abort
+  return a:d.lost || a:d.diff.state !=# 'accepted' && a:d.settled
+        \ && (s:typed ==# '' || reltimefloat(reltime(a:d.since, s:begun)) >= 0)
+endfunction
+
+" Tells the user why the attempt decided nothing.
+function! s:Refuse(d) abort
+  if a:d.diff.state ==# 'accepted'
+    call pollux#client#Say(pollux#diff#Name(a:d) .. ' is accepted; waiting for the agent to write the file', 'warning')
+    return
+  endif
+  call s:Unsettle(a:d)
+  call pollux#client#Say('This change has just appeared. Look at it, then decide.', 'warning')
+endfunction
+
+" Handles a key press in a buffer.
+function! pollux#diff#Pressed() abort
+  let d = s:ByBuffer(bufnr())
   if !empty(d) && d.buf > 0 && !d.settled && !d.hiding
-    Unsettle(d)
+    call s:Unsettle(d)
   endif
-enddef
+endfunction
 
-# Highlights the changes in the window of an inline view.
-def Draw(d: dict<any>)
-  if !d.inline || !Loaded(d.buf)
-    return
+" Highlights the changes in the window of an inline view.
+function! s:Draw(d) abort
+  if a:d.inline && s:Loaded(a:d.buf)
+    let tick = getbufvar(a:d.buf, 'changedtick')
+    call pollux#client#Request('diff/hunks', {'id': a:d.diff.id, 'content': s:TextOf(a:d)},
+          \ {error, result -> s:Drawn(a:d, tick, error, result)})
   endif
-  if empty(prop_type_get('PolluxAdd'))
-    prop_type_add('PolluxAdd', {highlight: 'PolluxAdd', combine: true})
-    prop_type_add('PolluxDelete', {highlight: 'PolluxDelete'})
-    sign_define('PolluxAdd', {text: '+', texthl: 'PolluxAdd'})
+endfunction
+
+function! s:Drawn(d, tick, error, result) abort
+  if a:error ==# '' && s:Loaded(a:d.buf) && getbufvar(a:d.buf, 'changedtick') == a:tick
+    call pollux#Host('Draw', a:d.buf, a:result.hunks)
   endif
-  var tick = getbufvar(d.buf, 'changedtick')
-  client.Request('diff/hunks', {id: d.diff.id, content: TextOf(d)}, (error, result) => {
-    if error != '' || !Loaded(d.buf) || getbufvar(d.buf, 'changedtick') != tick
-      return
-    endif
-    sign_unplace('pollux', {buffer: d.buf})
-    for type in ['PolluxAdd', 'PolluxDelete']
-      prop_remove({type: type, bufnr: d.buf, all: true})
-    endfor
-    var last = getbufinfo(d.buf)[0].linecount
-    for h in result.hunks
-      for n in range(h.line, min([h.line + h.lines - 1, last]))
-        prop_add(n, 1, {type: 'PolluxAdd', bufnr: d.buf, length: len(getbufline(d.buf, n)[0])})
-        sign_place(0, 'pollux', 'PolluxAdd', d.buf, {lnum: n})
-      endfor
-      # Removed lines are below the line before: above a line, they would get its sign. Those
-      # of the first line are below the added ones.
-      var line = h.line > 1 ? h.line - 1 : min([h.lines, last])
-      for text in has('patch-9.0.0121') ? h.removed : [] # virtual text
-        prop_add(max([1, line]), 0, {type: 'PolluxDelete', bufnr: d.buf,
-          text: '- ' .. substitute(substitute(text, "\t", '    ', 'g'), "\r", '', 'g') .. ' ',
-          text_align: line > 0 ? 'below' : 'above'})
-      endfor
-    endfor
-  })
-enddef
+endfunction
 
-export def Edited(buf: number)
-  var d = ByBuffer(buf)
-  if empty(d)
-    return
+function! s:Edited(d) abort
+  call timer_stop(a:d.pause)
+  let a:d.pause = timer_start(s:EDIT_DELAY, {-> s:Pause(a:d)})
+endfunction
+
+" Handles the end of typing.
+function! s:Pause(d) abort
+  if !a:d.ended && a:d.diff.state !=# 'accepted'
+    call pollux#client#Notify('diff/edit', {'id': a:d.diff.id, 'content': s:TextOf(a:d)})
+    call s:Draw(a:d)
   endif
-  timer_stop(d.pause)
-  d.pause = timer_start(EDIT_DELAY, (_) => {
-    if !d.ended && d.diff.state != 'accepted'
-      client.Notify('diff/edit', {id: d.diff.id, content: TextOf(d)})
-      Draw(d)
-    endif
-  })
-enddef
+endfunction
 
-def Forget(d: dict<any>)
-  d.ended = true
-  filter(diffs, (_, other) => other isnot d)
-enddef
+function! s:Forget(d) abort
+  let a:d.ended = 1
+  call filter(s:diffs, {_, other -> other isnot a:d})
+endfunction
 
-# Calls F, which opens or closes windows of d, so that only the neighbouring window changes
-# its size. 'equalalways' would resize the terminal too, and wrap its text again.
-def KeepingSizes(F: func(dict<any>), d: dict<any>)
-  var base = empty(getwininfo(d.base)) ? Beside(d.diff.path) : d.base
-  var fixed: list<list<any>> = []
-  for win in Windows()
-    if win != base && index(d.wins, win) < 0
-      add(fixed, [win, getwinvar(win, '&winfixwidth'), getwinvar(win, '&winfixheight')])
-      setwinvar(win, '&winfixwidth', 1)
-      setwinvar(win, '&winfixheight', 1)
+" Calls F, which opens or closes windows of d, so that only the neighbouring window changes
+" its size. 'equalalways' would resize the terminal too, and wrap its text again.
+function! s:KeepingSizes(F, d) abort
+  let base = empty(getwininfo(a:d.base)) ? s:Beside(a:d.diff.path) : a:d.base
+  let fixed = []
+  for win in s:Windows()
+    if win != base && index(a:d.wins, win) < 0
+      call add(fixed, [win, getwinvar(win, '&winfixwidth'), getwinvar(win, '&winfixheight')])
+      call setwinvar(win, '&winfixwidth', 1)
+      call setwinvar(win, '&winfixheight', 1)
     endif
   endfor
   try
-    F(d)
+    call a:F(a:d)
   finally
     for [win, width, height] in fixed
       if !empty(getwininfo(win))
-        setwinvar(win, '&winfixwidth', width)
-        setwinvar(win, '&winfixheight', height)
+        call setwinvar(win, '&winfixwidth', width)
+        call setwinvar(win, '&winfixheight', height)
       endif
     endfor
   endtry
-enddef
+endfunction
 
-# Removes a view from the screen and restores the windows.
-def Hide(d: dict<any>)
-  if shown is d
-    shown = {}
-    FollowKeys(false)
+" Removes a view from the screen and restores the windows.
+function! s:Hide(d) abort
+  if s:shown is a:d
+    let s:shown = {}
+    call s:FollowKeys(0)
   endif
-  timer_stop(d.pause)
-  d.text = TextOf(d)
-  d.settled = false
-  d.delays += 1
-  d.hiding = true
-  if bufnr() == d.buf && mode() =~ '^[iR]'
-    # Keys that are still queued were meant for the proposal.
+  call timer_stop(a:d.pause)
+  let a:d.text = s:TextOf(a:d)
+  let a:d.settled = 0
+  let a:d.delays += 1
+  let a:d.hiding = 1
+  if bufnr() == a:d.buf && mode() =~# '^[iR]'
+    " Keys that are still queued were meant for the proposal.
     stopinsert
-    while getchar(1) != 0
-      getchar(0)
+    while getchar(1) isnot 0
+      call getchar(0)
     endwhile
   endif
-  if Loaded(d.buf)
-    setbufvar(d.buf, '&modified', 0)
+  call s:SetModified(a:d.buf, 0)
+  if win_id2win(a:d.dirty) > 0
+    call win_execute(a:d.dirty, 'diffoff')
   endif
-  if win_id2win(d.dirty) > 0
-    win_execute(d.dirty, 'diffoff')
-  endif
-  for win in d.wins
+  for win in a:d.wins
     if !empty(getwininfo(win))
-      try
-        win_execute(win, 'close!')
-      catch /E444/
-        Caption(win, '')
-        win_execute(win, 'diffoff | enew!') # the last window gets an empty buffer
-      endtry
+      call s:CloseWindow(win)
     endif
   endfor
-  for buf in [d.buf, d.left]
+  for buf in [a:d.buf, a:d.left]
     if buf > 0 && bufexists(buf)
       execute 'silent! bwipeout!' buf
     endif
   endfor
-  if values(views)->filter((_, o) => o isnot d && !o.inline && !empty(o.wins))->empty()
-    colors.Return()
+  if empty(filter(values(s:views), {_, o -> o isnot a:d && !o.inline && !empty(o.wins)}))
+    call pollux#colors#Return()
   endif
-  if d.tab == tabpagenr() && winnr('$') == d.count
-    execute d.sizes
+  if a:d.tab == tabpagenr() && winnr('$') == a:d.count
+    execute a:d.sizes
   endif
-  extend(d, {buf: 0, left: 0, wins: [], dirty: 0, hiding: false})
-enddef
+  call extend(a:d, {'buf': 0, 'left': 0, 'wins': [], 'dirty': 0, 'hiding': 0})
+endfunction
 
-def Finish(d: dict<any>)
-  Forget(d)
-  if d.deciding
-    return # Decide() calls Finish() again; `:wq` needs the window until then
-  endif
-  timer_start(0, (_) => Finished(d))
-enddef
-
-def Finished(d: dict<any>)
-  var inside = d.buf > 0 && bufnr() == d.buf
-  if !inside && Busy()
-    add(ended, d)
-    return
-  endif
+" Closes a window of a view. The last window of the editor gets an empty buffer.
+function! s:CloseWindow(win) abort
   try
-    KeepingSizes(Hide, d)
-  catch
-    client.Note(v:exception .. ' ' .. v:throwpoint)
-  endtry
-  ShowNext()
-  client.Event('DiffClosed')
-enddef
-
-# Keeps a superseded view until the new proposal for its file arrives: the user may be
-# typing in it.
-def Await(d: dict<any>)
-  Forget(d)
-  superseded = d
-  timer_start(SUCCESSOR_TIMEOUT, (_) => {
-    if superseded is d
-      superseded = {}
-      Finish(d)
+    call win_execute(a:win, 'close!')
+  catch /E444:\|E5601:/
+    call s:Caption(a:win, '', '')
+    call win_execute(a:win, 'diffoff | setlocal signcolumn< | enew!')
+    if has('nvim')
+      call setwinvar(a:win, '&winhighlight', '')
     endif
-  })
-enddef
+  endtry
+endfunction
 
-# Shows the new proposal in place of the old one, and keeps the cursor in it.
-def Replace(old: dict<any>, d: dict<any>)
-  superseded = {}
-  if bufnr() != old.buf
-    Finish(old)
+" Removes a view from the screen, even if the user has changed its windows.
+function! s:Remove(d) abort
+  try
+    call s:KeepingSizes(function('s:Hide'), a:d)
+  catch
+    call pollux#client#Note(v:exception .. ' ' .. v:throwpoint)
+  endtry
+endfunction
+
+function! s:Finish(d) abort
+  call s:Forget(a:d)
+  if !a:d.deciding " otherwise s:Decide() calls s:Finish() again; `:wq` needs the window until then
+    call timer_start(0, {-> s:Finished(a:d)})
+  endif
+endfunction
+
+function! s:Finished(d) abort
+  let inside = a:d.buf > 0 && bufnr() == a:d.buf
+  if !inside && s:Busy()
+    call add(s:ended, a:d)
     return
   endif
-  shown = {}
-  if Try(d)
-    win_gotoid(Window(d))
-    extend(d, {count: old.count, sizes: old.sizes})
+  call s:Remove(a:d)
+  call s:ShowNext()
+  call pollux#client#Event('DiffClosed')
+endfunction
+
+" Keeps a superseded view until the new proposal for its file arrives: the user may be
+" typing in it.
+function! s:Await(d) abort
+  call s:Forget(a:d)
+  let s:superseded = a:d
+  call timer_start(s:SUCCESSOR_TIMEOUT, {-> s:GiveUp(a:d)})
+endfunction
+
+function! s:GiveUp(d) abort
+  if s:superseded is a:d
+    let s:superseded = {}
+    call s:Finish(a:d)
   endif
-  Finish(old)
-enddef
+endfunction
 
-# Reports whether no window can be opened now: in the command-line window none can, and
-# opening one would end Visual mode or an insert in a block. If so, shows the diff later.
-def Busy(): bool
-  var event = ['ModeChanged', '*:[nt]*']
-  if getcmdwintype() != ''
-    event = ['CmdwinLeave', '*']
-  elseif mode() !~ "^[vVsSiR\<C-v>\<C-s>]"
-    return false
+" Shows the new proposal in place of the old one, and keeps the cursor in it.
+function! s:Replace(old, d) abort
+  let s:superseded = {}
+  if bufnr() != a:old.buf
+    return s:Finish(a:old)
   endif
-  autocmd_add([{group: 'pollux_diff', event: event[0], pattern: event[1], once: true, replace: true,
-    cmd: 'call pollux#diff#ShowLater()'}])
-  return true
-enddef
+  let s:shown = {}
+  if s:Try(a:d)
+    call win_gotoid(s:Window(a:d))
+    call extend(a:d, {'count': a:old.count, 'sizes': a:old.sizes})
+  endif
+  call s:Finish(a:old)
+endfunction
 
-export def ShowLater()
-  timer_start(0, (_) => Later())
-enddef
+" Reports whether no window can be opened now: in the command-line window none can, and in
+" Vim, opening one would end Visual mode or an insert in a block. If so, shows the diff later.
+function! s:Busy() abort
+  let event = 'ModeChanged *:[nt]*'
+  if getcmdwintype() !=# ''
+    let event = 'CmdwinLeave *'
+  elseif has('nvim') || mode() !~# "^[vVsSiR\<C-v>\<C-s>]"
+    return 0
+  endif
+  execute 'autocmd! pollux_later' event '++once call timer_start(0, {-> s:ShowLater()})'
+  return 1
+endfunction
 
-def Later()
-  var gone = ended
-  ended = []
+function! s:ShowLater() abort
+  let gone = s:ended
+  let s:ended = []
   for d in gone
-    Finished(d)
+    call s:Finished(d)
   endfor
-  ShowNext()
-enddef
+  call s:ShowNext()
+endfunction
 
-def ShowNext()
-  if empty(shown) && !empty(diffs) && !Busy()
-    Try(diffs[0])
+function! s:ShowNext() abort
+  if empty(s:shown) && !empty(s:diffs) && !s:Busy()
+    call s:Try(s:diffs[0])
   endif
-enddef
+endfunction
 
-# Cleans up after the user has closed a view.
-def Tidy(d: dict<any>)
-  if d.dismissed
-    d.dismissed = false
-    try
-      KeepingSizes(Hide, d)
-    catch
-      client.Note(v:exception .. ' ' .. v:throwpoint)
-    endtry
+" Cleans up after the user has closed a view.
+function! s:Tidy(d) abort
+  if a:d.dismissed
+    let a:d.dismissed = 0
+    call s:Remove(a:d)
   endif
-enddef
+endfunction
 
-# Shows a diff and reports whether that worked. If not, the diff stays pending and the
-# user gets a message.
-def Try(d: dict<any>): bool
-  Tidy(d)
+" Shows a diff and reports whether that worked. If not, the diff stays pending and the
+" user gets a message.
+function! s:Try(d) abort
+  call s:Tidy(a:d)
   try
-    KeepingSizes(Show, d)
-    return true
+    call s:KeepingSizes(function('s:Show'), a:d)
+    return 1
   catch
-    var error = substitute(v:exception, '^Vim\%((\a\+)\)\?:\?', '', '')
-    KeepingSizes(Hide, d)
-    client.Say(printf('%s is pending but cannot be shown (%s): :Pollux next', Name(d), error), 'warning')
-    return false
+    let error = substitute(v:exception, '^Vim\%((\a\+)\)\?:\?', '', '')
+    call pollux#client#Note(v:throwpoint)
   endtry
-enddef
+  call s:Remove(a:d)
+  call pollux#client#Say(printf('%s is pending but cannot be shown (%s): :Pollux next',
+        \ pollux#diff#Name(a:d), error), 'warning')
+  return 0
+endfunction
 
-def KeepEdits(d: dict<any>)
-  var text = TextOf(d)
-  if text != get(d.diff, 'content', d.diff.proposed)
-    client.Notify('diff/edit', {id: d.diff.id, content: text}) # so that the journal has it
+function! s:KeepEdits(d) abort
+  let text = s:TextOf(a:d)
+  if text !=# get(a:d.diff, 'content', a:d.diff.proposed)
+    call pollux#client#Notify('diff/edit', {'id': a:d.diff.id, 'content': text}) " so that the journal has it
   endif
-enddef
+endfunction
 
-def Decline(d: dict<any>)
-  if d.ended
+function! s:Decline(d) abort
+  if a:d.ended
     return
   endif
-  KeepEdits(d)
-  Finish(d)
-  client.Request('diff/reject', {id: d.diff.id}, (error, _) => {
-    if error != ''
-      client.Note(error)
-      return
-    endif
-    var words = {open: 'rejected', orphaned: 'discarded'}
-    client.Say(get(words, d.diff.state, 'kept') .. ': ' .. fnamemodify(d.diff.path, ':t'))
-  })
-enddef
+  call s:KeepEdits(a:d)
+  call s:Finish(a:d)
+  call pollux#client#Request('diff/reject', {'id': a:d.diff.id},
+        \ {error -> error ==# '' ? 0 : pollux#client#Note(error)})
+endfunction
 
-# Handles a view that the user has closed: that rejects, unless it was too early to
-# decide.
-def Closed(d: dict<any>, decides: bool)
-  if d.ended
+" Handles a view that the user has closed: that rejects, unless it was too early to
+" decide.
+function! s:Closed(d, decides) abort
+  if a:d.ended
     return
   endif
-  if decides
-    Decline(d)
-    return
+  if a:decides
+    return s:Decline(a:d)
   endif
-  KeepEdits(d)
-  if shown is d
-    shown = {}
+  call s:KeepEdits(a:d)
+  if s:shown is a:d
+    let s:shown = {}
   endif
-  d.dismissed = true
-  timer_start(0, (_) => Tidy(d))
-  if d.diff.state != 'accepted'
-    client.Say(Name(d) .. ' had just appeared, so it is still pending: :Pollux next shows it', 'warning')
+  let a:d.dismissed = 1
+  call timer_start(0, {-> s:Tidy(a:d)})
+  if a:d.diff.state !=# 'accepted'
+    call pollux#client#Say(pollux#diff#Name(a:d) .. ' had just appeared, so it is still pending: :Pollux next shows it',
+          \ 'warning')
   endif
-enddef
+endfunction
 
-# Accepts d and reports whether that succeeded.
-def Decide(d: dict<any>, overwrite = ''): bool
-  if d.ended
-    return true
+" Accepts d and reports whether that succeeded. overwrite is the version of the file that the
+" user wants to overwrite, or empty.
+function! s:Decide(d, overwrite) abort
+  if a:d.ended
+    return 1
   endif
-  if d.lost
-    client.Say('the companion of this change has ended: `:w FILE` saves the text, `pollux journal` has it too', 'error')
-    return false
+  if a:d.lost
+    call pollux#client#Say('the companion of this change has ended: `:w FILE` saves the text, `pollux journal` has it too',
+          \ 'error')
+    return 0
   endif
-  if !CanDecide(d)
-    Refuse(d)
-    return false
+  if !s:CanDecide(a:d)
+    call s:Refuse(a:d)
+    return 0
   endif
-  var agent_waits = d.diff.state == 'open'
-  var params: dict<any> = {id: d.diff.id, content: TextOf(d)}
-  if overwrite != ''
-    params.overwrite = overwrite
+  if s:Loaded(a:d.buf) && match(getbufline(a:d.buf, 1, '$'), "\n") >= 0 " which would become a line end
+    call pollux#client#Say('the text holds NUL bytes: remove them, then accept again', 'error')
+    return 0
   endif
-  d.deciding = true
-  var [error, result] = client.Call(agent_waits ? 'diff/accept' : 'diff/save', params)
-  d.deciding = false
-  if error != ''
-    if d.ended
-      Finish(d)
+  let agent_waits = a:d.diff.state ==# 'open'
+  let params = {'id': a:d.diff.id, 'content': s:TextOf(a:d)}
+  if a:overwrite !=# ''
+    let params.overwrite = a:overwrite
+  endif
+  let a:d.deciding = 1
+  let [error, result] = pollux#client#Call(agent_waits ? 'diff/accept' : 'diff/save', params)
+  let a:d.deciding = 0
+  if error !=# ''
+    if a:d.ended
+      call s:Finish(a:d)
     endif
-    client.Say(error, 'error')
-    return d.ended
+    call pollux#client#Say(error, 'error')
+    return a:d.ended
   endif
-  if result.status == 'accepted'
-    if Loaded(d.buf)
-      setbufvar(d.buf, '&modified', 0)
-    endif
-    client.Say((agent_waits ? 'accepted: ' : 'saved: ') .. fnamemodify(d.diff.path, ':t'))
-    Finish(d)
-    return true
+  if result.status ==# 'accepted'
+    call s:SetModified(a:d.buf, 0)
+    call pollux#client#Say((agent_waits ? 'accepted: ' : 'saved: ') .. fnamemodify(a:d.diff.path, ':t'))
+    call s:Finish(a:d)
+    return 1
   endif
-  if result.status != 'conflict'
-    client.Say(get(result, 'message', result.status), 'error')
-    return false
+  if result.status ==# 'conflict'
+    return s:Conflict(a:d, result)
   endif
-  var answer = 0
-  var asked = reltime()
-  while true # a key that was meant for the text must not overwrite
-    asked = reltime()
-    answer = confirm(result.message, "&Overwrite it\n&Compare with it\n&Not now", 3, 'Warning')
-    if answer != 1 || reltimefloat(reltime(asked)) * 1000 >= settle
+  call pollux#client#Say(get(result, 'message', result.status), 'error')
+  return 0
+endfunction
+
+" Asks the user about a file that another program has changed. Reports whether d is accepted.
+function! s:Conflict(d, result) abort
+  let answer = 0
+  while 1 " a key that was meant for the text must not overwrite
+    let asked = reltime()
+    let answer = confirm(a:result.message, "&Overwrite it\n&Compare with it\n&Not now", 3, 'Warning')
+    if answer != 1 || reltimefloat(reltime(asked)) * 1000 >= s:settle
       break
     endif
   endwhile
   if answer == 1
-    return Decide(d, result.version)
-  elseif answer == 2 && Loaded(d.left)
-    setbufvar(d.left, '&modifiable', 1)
-    Fill(d.left, get(result, 'disk', ''))
-    setbufvar(d.left, '&modifiable', 0)
-    client.Say('the left side now shows the file on disk')
+    return s:Decide(a:d, a:result.version)
+  elseif answer == 2 && s:Loaded(a:d.left)
+    call setbufvar(a:d.left, '&modifiable', 1)
+    call s:Fill(a:d.left, get(a:result, 'disk', ''))
+    call setbufvar(a:d.left, '&modifiable', 0)
+    call pollux#client#Say('the left side now shows the file on disk')
   endif
-  return false
-enddef
+  return 0
+endfunction
 
-# Reports whether the user wants this write. A command typed in the proposal says so.
-# Otherwise it asks: `:wa` in another window, 'autowrite' and plugins that save
-# automatically write too.
-def Asked(d: dict<any>): bool
-  if winbufnr(entered) != d.buf
-    return false
+" Reports whether the user wants this write. A command typed in the proposal says so.
+" Otherwise it asks: `:wa` in another window, 'autowrite' and plugins that save
+" automatically write too.
+function! s:Asked(d) abort
+  if winbufnr(s:entered) != a:d.buf
+    return 0
   endif
-  if typed =~ '^[[:space:]:%]*[wux]\a*' && typed !~ '^[[:space:]:%]*[wx]q\?a\%[ll]\s*\%([!|].*\)\?$'
-    return true
+  if s:typed =~# '^[[:space:]:%]*[wux]\a*' && s:typed !~# '^[[:space:]:%]*[wx]q\?a\%[ll]\s*\%([!|].*\)\?$'
+    return 1
   endif
-  return confirm(printf('Accept the change to %s?', Name(d)), "&Accept\n&Not now", 2) == 1
-enddef
+  return confirm(printf('Accept the change to %s?', pollux#diff#Name(a:d)), "&Accept\n&Not now", 2) == 1
+endfunction
 
-# Handles BufWriteCmd: `:w` in the proposal.
-export def Written(buf: number, name: string)
-  var d = ByBuffer(buf)
-  if empty(d)
-    setlocal nomodified
-    return
-  endif
-  if name != d.uri # a copy
-    if filereadable(name) && !v:cmdbang
-      client.Say(name .. ' exists: add ! to overwrite it', 'error')
+" Handles BufWriteCmd: `:w` in the proposal.
+function! s:Written(buf, name) abort
+  let d = s:views[a:buf]
+  if a:name !=# d.uri && expand('<amatch>') !=# d.uri " a copy
+    if filereadable(a:name) && !v:cmdbang
+      call pollux#client#Say(a:name .. ' exists: add ! to overwrite it', 'error')
       return
     endif
-    writefile(split(TextOf(d), "\n", true), name, 'b')
-    if bufname(d.buf) != d.uri
-      execute 'silent keepalt file' fnameescape(d.uri) # after :saveas
+    call writefile(split(s:TextOf(d), "\n", 1), a:name, 'b')
+    if bufname(d.buf) !=# d.uri
+      execute 'silent keepalt file' fnameescape(d.uri) " after :saveas
     endif
-    client.Say('saved a copy to ' .. name)
+    call pollux#client#Say('saved a copy to ' .. a:name)
     return
   endif
-  if !d.ended && !CanDecide(d)
-    Refuse(d)
-    setbufvar(d.buf, '&modified', 1)
-  elseif !Asked(d) || !Decide(d)
-    setbufvar(d.buf, '&modified', 1)
+  if d.ended
+    call s:SetModified(d.buf, 0)
+  elseif !s:CanDecide(d)
+    call s:Refuse(d)
+    call s:SetModified(d.buf, 1)
+  elseif !s:Asked(d) || !s:Decide(d, '')
+    call s:SetModified(d.buf, 1)
   endif
-enddef
+endfunction
 
-# Handles the loss of the left side: after `:only`, or with another buffer in its window,
-# the proposal stays alone; closing its window rejects.
-def Alone(d: dict<any>, decides: bool)
-  if d.ended || !Loaded(d.buf)
+" Handles the loss of the left side: after `:only`, or with another buffer in its window,
+" the proposal stays alone; closing its window rejects.
+function! s:Alone(d, decides) abort
+  if a:d.ended || !s:Loaded(a:d.buf)
     return
   endif
-  var right = d.wins[1]
-  if empty(getwininfo(d.wins[0])) && !(winbufnr(right) == d.buf && winnr('$') == 1)
-    Closed(d, decides)
-    return
+  let right = a:d.wins[1]
+  if empty(getwininfo(a:d.wins[0])) && !(winbufnr(right) == a:d.buf && winnr('$') == 1)
+    return s:Closed(a:d, a:decides)
   endif
-  for win in d.wins
-    win_execute(win, 'diffoff')
+  for win in a:d.wins
+    call win_execute(win, 'diffoff')
   endfor
-  extend(d, {wins: [right], inline: true})
-  colors.Return()
-  setwinvar(right, '&signcolumn', 'yes')
-  Draw(d)
-enddef
-
-# Handles BufUnload, the last event at which the buffer has its text.
-export def Unloaded(buf: number)
-  var d = ByBuffer(buf)
-  if !empty(d)
-    d.text = TextOf(d)
+  call extend(a:d, {'wins': [right], 'inline': 1})
+  call pollux#colors#Return()
+  if has('nvim')
+    call setwinvar(right, '&winhighlight', '')
   endif
-enddef
+  call setwinvar(right, '&signcolumn', 'yes')
+  call s:Draw(a:d)
+endfunction
 
-export def Wiped(buf: number)
-  var d = ByBuffer(buf)
-  remove(views, string(buf))
+function! s:Wiped(buf) abort
+  let d = s:ByBuffer(a:buf)
+  call remove(s:views, a:buf)
   if empty(d) || d.hiding
     return
   endif
-  var decides = CanDecide(d)
-  if d.left == buf && Loaded(d.buf)
-    d.left = 0
-    timer_start(0, (_) => Alone(d, decides))
+  let decides = s:CanDecide(d)
+  if d.left == a:buf && s:Loaded(d.buf)
+    let d.left = 0
+    call timer_start(0, {-> s:Alone(d, decides)})
     return
   endif
-  if d.buf == buf
-    d.buf = 0
+  if d.buf == a:buf
+    let d.buf = 0
   endif
-  Closed(d, decides)
-enddef
+  call s:Closed(d, decides)
+endfunction
 
-def Watch(d: dict<any>)
-  var On = (events: any, buf: number, call: string) =>
-    ({group: 'pollux_diff', event: events, bufnr: buf, cmd: 'call pollux#diff#' .. call, nested: call =~ '^Written'})
-  autocmd_add([
-    On('BufWriteCmd', d.buf, printf('Written(%d, expand("<afile>"))', d.buf)),
-    On(['TextChanged', 'TextChangedI', 'InsertLeave'], d.buf, printf('Edited(%d)', d.buf)),
-    On('BufUnload', d.buf, printf('Unloaded(%d)', d.buf)),
-  ] + [d.buf, d.left]->filter((_, buf) => buf > 0)->mapnew((_, buf) => On('BufWipeout', buf, printf('Wiped(%d)', buf))))
-enddef
+function! s:Watch(d) abort
+  augroup pollux_diff
+    execute printf('autocmd BufWriteCmd <buffer=%d> ++nested call s:Written(%d, expand("<afile>"))', a:d.buf, a:d.buf)
+    execute printf('autocmd TextChanged,TextChangedI,InsertLeave <buffer=%d> call s:Touched(%d)', a:d.buf, a:d.buf)
+    execute printf('autocmd BufUnload <buffer=%d> call s:Unloaded(%d)', a:d.buf, a:d.buf)
+    for buf in filter([a:d.buf, a:d.left], 'v:val > 0')
+      execute printf('autocmd BufWipeout <buffer=%d> call s:Wiped(%d)', buf, buf)
+    endfor
+  augroup END
+endfunction
 
-# On the left side, the keys for hunks are those of diff mode.
-def SetKeys(win: number, left = false)
-  if options.Option('keys')
-    for [lhs, name] in left ? KEYS[-1 :] : KEYS
-      win_execute(win, printf('nnoremap <buffer> <silent> <nowait> %s <Cmd>Pollux %s<CR>', lhs, name))
+function! s:Touched(buf) abort
+  let d = s:ByBuffer(a:buf)
+  if !empty(d)
+    call s:Edited(d)
+  endif
+endfunction
+
+" Handles BufUnload, the last event at which the buffer has its text.
+function! s:Unloaded(buf) abort
+  let d = s:ByBuffer(a:buf)
+  if !empty(d)
+    let d.text = s:TextOf(d)
+  endif
+endfunction
+
+function! s:SetKeys(win, keys) abort
+  if pollux#Option('keys')
+    for [lhs, name] in a:keys
+      call win_execute(a:win, printf('nnoremap <buffer> <silent> <nowait> %s <Cmd>Pollux %s<CR>', lhs, name))
     endfor
   endif
-enddef
+endfunction
 
-def Show(d: dict<any>)
-  var was = entered
-  var base = Beside(d.diff.path)
-  d.base = base
-  var info = getwininfo(base)[0]
-  extend(d, {tab: tabpagenr(), count: winnr('$'), sizes: winrestcmd()})
-  d.buf = Scratch(d, 'proposed', 'acwrite', d.text)
-  var layout = options.Option('layout')
-  d.inline = layout == 'inline' || layout == 'auto' && info.width < MIN_COLUMNS
-  var first = 0
-  if d.inline
-    first = Split(base, 'aboveleft', d.buf)
-    d.wins = [first]
+" Opens the windows of a view.
+function! s:OpenWindows(d) abort
+  let base = a:d.base
+  let info = getwininfo(base)[0]
+  let layout = pollux#Option('layout')
+  let a:d.inline = layout ==# 'inline' || layout ==# 'auto' && info.width < s:MIN_COLUMNS
+  if a:d.inline
+    let a:d.wins = [s:Split(base, 'aboveleft', a:d.buf)]
   else
-    d.left = Scratch(d, 'original', 'nofile', d.diff.original)
-    setbufvar(d.left, '&modifiable', 0)
-    first = Split(base, 'aboveleft', d.left)
-    d.wins = [first]
-    add(d.wins, Split(first, 'rightbelow vertical', d.buf))
+    let a:d.left = s:Scratch(a:d, 'original', 'nofile', a:d.diff.original)
+    call setbufvar(a:d.left, '&modifiable', 0)
+    let a:d.wins = [s:Split(base, 'aboveleft', a:d.left)]
+    call add(a:d.wins, s:Split(a:d.wins[0], 'rightbelow vertical', a:d.buf))
   endif
-  var target = Target(d.diff.path)
+  let target = s:Target(a:d.diff.path)
   if target > 0 && getbufvar(target, '&modified')
-    d.dirty = Split(d.wins[-1], 'rightbelow vertical', target)
-    add(d.wins, d.dirty)
+    let a:d.dirty = s:Split(a:d.wins[-1], 'rightbelow vertical', target)
+    call add(a:d.wins, a:d.dirty)
   endif
   if info.height > 12 && !info.terminal
-    win_execute(first, printf('resize %d', info.height - max([4, info.height / 4]) - 1))
+    call win_execute(a:d.wins[0], printf('resize %d', info.height - max([4, info.height / 4]) - 1))
   endif
-  if d.inline
-    setwinvar(first, '&signcolumn', 'yes') # for the plus signs
+  if a:d.inline
+    call setwinvar(a:d.wins[0], '&signcolumn', 'yes') " for the plus signs
   else
-    for win in d.wins
-      win_execute(win, 'diffthis')
+    for win in a:d.wins
+      call win_execute(win, 'diffthis')
     endfor
-    colors.Lend()
+    call pollux#colors#Lend(a:d.wins[0], a:d.wins[1])
   endif
-  setbufvar(d.buf, '&modified', 1)
-  if has_key(d.diff, 'readOnly')
-    setbufvar(d.buf, '&modifiable', 0)
-  endif
-  entered = was
-  shown = d
-  Watch(d)
-  var right = d.inline ? d.wins[0] : d.wins[1]
-  Highlight(d, right, d.buf)
-  SetKeys(right)
-  CaptionOf(d)
-  Unsettle(d)
-  if d.left > 0
-    Highlight(d, d.wins[0], d.left)
-    SetKeys(d.wins[0], true)
-    var what = d.diff.state == 'outside' ? 'before: ' : d.diff.exists ? 'on disk: ' : ''
-    Caption(d.wins[0], what ?? 'new file', what == '' ? '' : Name(d))
-  endif
-  if d.dirty > 0
-    Caption(d.dirty, 'your unsaved changes (they are kept)')
-  endif
-  Remark(d)
-  setbufvar(d.buf, '&modified', 1)
-  Draw(d)
-  client.Request('diff/hunks', {id: d.diff.id, content: d.text}, (error, result) => {
-    if error == '' && !empty(result.hunks) && winbufnr(right) == d.buf
-      win_execute(right, printf('call cursor(%d, 1) | normal! zz', max([1, result.hunks[0].line])))
-    endif
-  })
-enddef
+endfunction
 
-# Handles diff/open: shows a diff, or keeps it pending.
-export def Open(diff: dict<any>)
-  var old = Find(diff.id)
+function! s:Show(d) abort
+  let was = s:entered
+  call extend(a:d, {'base': s:Beside(a:d.diff.path), 'tab': tabpagenr(), 'count': winnr('$'), 'sizes': winrestcmd()})
+  let a:d.buf = s:Scratch(a:d, 'proposed', 'acwrite', a:d.text)
+  call s:OpenWindows(a:d)
+  let s:entered = was
+  let s:shown = a:d
+  call s:Watch(a:d)
+  let right = s:Window(a:d)
+  call pollux#Host('Highlight', a:d.buf, right, a:d.diff.path, s:Target(a:d.diff.path))
+  call s:SetKeys(right, s:KEYS)
+  call s:CaptionOf(a:d)
+  call s:Unsettle(a:d)
+  if a:d.left > 0
+    let left = a:d.wins[0]
+    call pollux#Host('Highlight', a:d.left, left, a:d.diff.path, s:Target(a:d.diff.path))
+    call s:SetKeys(left, s:KEYS[-1 :]) " those for hunks are keys of diff mode
+    if a:d.diff.state ==# 'outside' || a:d.diff.exists
+      call s:Caption(left, a:d.diff.state ==# 'outside' ? 'before: ' : 'on disk: ', pollux#diff#Name(a:d))
+    else
+      call s:Caption(left, 'new file', '')
+    endif
+  endif
+  if a:d.dirty > 0
+    call s:Caption(a:d.dirty, 'your unsaved changes (they are kept)', '')
+  endif
+  call s:Remark(a:d)
+  call setbufvar(a:d.buf, '&modified', 1)
+  call setbufvar(a:d.buf, '&modifiable', !has_key(a:d.diff, 'readOnly'))
+  call s:Draw(a:d)
+  call pollux#client#Request('diff/hunks', {'id': a:d.diff.id, 'content': a:d.text},
+        \ {error, result -> s:GoToFirst(a:d, right, error, result)})
+  if has('nvim') && !has('nvim-0.8')
+    redraw
+  endif
+endfunction
+
+function! s:GoToFirst(d, win, error, result) abort
+  if a:error ==# '' && !empty(a:result.hunks) && winbufnr(a:win) == a:d.buf
+    call win_execute(a:win, printf('call cursor(%d, 1) | normal! zz', max([1, a:result.hunks[0].line])))
+    call pollux#Host('Reveal', a:d.buf)
+  endif
+endfunction
+
+" Handles diff/open: shows a diff, or keeps it pending.
+function! pollux#diff#Open(diff) abort
+  let old = s:Find(a:diff.id)
   if !empty(old)
-    if diff.state == 'outside'
-      Go(old)
+    if a:diff.state ==# 'outside'
+      call pollux#diff#Go(old)
     endif
     return
   endif
-  var d: dict<any> = {
-    diff: diff, text: get(diff, 'content', diff.proposed), ended: false, lost: false, deciding: false, hiding: false,
-    base: 0, buf: 0, left: 0, dirty: 0, wins: [], pause: 0, inline: false, form: {},
-    settled: false, since: [], delays: 0, dismissed: false,
-  }
-  add(diffs, d)
-  if get(get(superseded, 'diff', {}), 'path', '') == diff.path
-    Replace(superseded, d)
-  elseif diff.state == 'outside' # the user has chosen it
-    Go(d)
+  let d = {
+        \ 'diff': a:diff, 'text': get(a:diff, 'content', a:diff.proposed), 'ended': 0, 'lost': 0, 'deciding': 0,
+        \ 'hiding': 0, 'base': 0, 'tab': 0, 'buf': 0, 'left': 0, 'dirty': 0, 'wins': [], 'pause': 0, 'inline': 0,
+        \ 'form': {}, 'settled': 0, 'since': [], 'delays': 0, 'dismissed': 0,
+        \ }
+  call add(s:diffs, d)
+  if !empty(s:superseded) && s:superseded.diff.path ==# a:diff.path
+    call s:Replace(s:superseded, d)
+  elseif a:diff.state ==# 'outside' " the user has chosen it
+    call pollux#diff#Go(d)
   else
-    ShowNext()
+    call s:ShowNext()
   endif
-  client.Event('DiffOpened')
-enddef
+  call pollux#client#Event('DiffOpened')
+endfunction
 
-# Handles diff/close: the diff has been decided. Returns the text as the user left it.
-export def Close(id: string, reason: string): dict<any>
-  var d = Find(id)
+" Handles diff/close: the diff has been decided. Returns the text as the user left it.
+function! pollux#diff#Close(id, reason) abort
+  let d = s:Find(a:id)
   if empty(d)
     return {}
   endif
-  var text = TextOf(d)
-  client.Note(Name(d) .. ': ' .. (reason == 'unwritten' ? 'accepted, but not written' : reason))
-  if Loaded(d.buf)
-    setbufvar(d.buf, '&modified', 0)
-  endif
-  if reason == 'superseded' && d.buf > 0
-    Await(d)
+  let text = s:TextOf(d)
+  let what = a:reason ==# 'unwritten' ? 'accepted, but not written' : a:reason
+  call pollux#client#Note(pollux#diff#Name(d) .. ': ' .. what)
+  call s:SetModified(d.buf, 0)
+  if a:reason ==# 'superseded' && d.buf > 0
+    call s:Await(d)
   else
-    Finish(d)
+    call s:Finish(d)
   endif
-  return {content: text}
-enddef
+  return {'content': text}
+endfunction
 
-# Handles diff/changed: another client edited the text, or the state changed.
-export def Changed(p: dict<any>)
-  var d = Find(p.id)
+" Handles diff/changed: another client edited the text, or the state changed.
+function! pollux#diff#Changed(p) abort
+  let d = s:Find(a:p.id)
   if empty(d)
     return
   endif
-  if has_key(p, 'state')
-    d.diff.state = p.state
-    CaptionOf(d)
+  if has_key(a:p, 'state')
+    let d.diff.state = a:p.state
+    call s:CaptionOf(d)
   endif
-  if has_key(p, 'content') && p.content != TextOf(d)
-    d.text = p.content
-    if Loaded(d.buf)
-      d.form = Fill(d.buf, p.content)
-      setbufvar(d.buf, '&modified', 1)
-      Unsettle(d)
-      Draw(d)
+  if has_key(a:p, 'content') && a:p.content !=# s:TextOf(d)
+    let d.text = a:p.content
+    if s:Loaded(d.buf)
+      let d.form = s:Fill(d.buf, a:p.content)
+      call s:SetModified(d.buf, 1)
+      call s:Unsettle(d)
+      call s:Draw(d)
     endif
   endif
-enddef
+endfunction
 
-# Handles the end of the companion: the shown diff stays, and its text can be saved.
-export def Lost()
-  for d in diffs
-    d.lost = d.buf > 0
-    d.ended = !d.lost
+" Handles the end of the companion: the shown diff stays, and its text can be saved.
+function! pollux#diff#Lost() abort
+  for d in s:diffs
+    let d.lost = d.buf > 0
+    let d.ended = !d.lost
     if d.lost
-      CaptionOf(d)
-      client.Say(Name(d) .. ': the companion has ended; your text is kept here', 'warning')
+      call s:CaptionOf(d)
+      call pollux#client#Say(pollux#diff#Name(d) .. ': the companion has ended; your text is kept here', 'warning')
     endif
   endfor
-  diffs = []
-  shown = {}
-enddef
+  let s:diffs = []
+  let s:shown = {}
+endfunction
 
-# Handles file/changed: another program has written a file.
-export def Reload(path: string)
-  for buf in context.Buffers(path)
+" Handles file/changed: another program has written a file.
+function! pollux#diff#Reload(path) abort
+  for buf in pollux#context#Buffers(a:path)
     if getbufvar(buf, '&modified')
-      client.Say(fnamemodify(path, ':~:.')
-        .. ' was written; your unsaved changes are kept (:e! reads the file)', 'warning')
+      call pollux#client#Say(fnamemodify(a:path, ':~:.')
+            \ .. ' was written; your unsaved changes are kept (:e! reads the file)', 'warning')
     elseif filereadable(getbufinfo(buf)[0].name)
-      setbufvar(buf, '&autoread', 1)
+      call setbufvar(buf, '&autoread', 1)
       execute 'silent! checktime' buf
-      setbufvar(buf, '&autoread', -1) # the global value
+      call setbufvar(buf, '&autoread', -1) " the global value
       redraw
     endif
   endfor
-  context.Soon()
-enddef
+  call pollux#context#Soon()
+endfunction
 
-def None()
-  client.Say('no pending changes')
-enddef
-
-# Returns the diff that a command decides on. One that is not in view is shown instead.
-def ToDecide(): dict<any>
-  var d = Current()
+" Returns the diff that a command decides on, or {}. One that is not in view is shown instead.
+function! s:ToDecide() abort
+  let d = s:Current()
   if empty(d)
-    None()
-    return {}
-  endif
-  if !InView(d)
-    Go(d)
-    client.Say('Look at it first, then decide.', 'warning')
+    call pollux#client#Say('no pending changes')
+  elseif !s:InView(d)
+    call pollux#diff#Go(d)
+    call pollux#client#Say('Look at it first, then decide.', 'warning')
     return {}
   endif
   return d
-enddef
+endfunction
 
-export def Accept()
-  var d = ToDecide()
+function! pollux#diff#Accept() abort
+  let d = s:ToDecide()
   if !empty(d)
-    Decide(d)
+    call s:Decide(d, '')
   endif
-enddef
+endfunction
 
-export def Reject()
-  var d = ToDecide()
+function! pollux#diff#Reject() abort
+  let d = s:ToDecide()
   if empty(d)
     return
-  endif
-  if CanDecide(d)
-    Decline(d)
+  elseif s:CanDecide(d)
+    call s:Decline(d)
   else
-    Refuse(d)
+    call s:Refuse(d)
   endif
-enddef
+endfunction
 
-# Goes to the diff on the screen; from there, to the next pending one.
-export def Next()
-  var d = Current()
+" Goes to the diff on the screen; from there, to the next pending one.
+function! pollux#diff#Next() abort
+  let d = s:Current()
   if empty(d)
-    None()
-  elseif !empty(ByBuffer(bufnr())) && !empty(diffs)
-    Go(diffs[(mapnew(diffs, (_, other) => other.diff.id)->index(d.diff.id) + 1) % len(diffs)])
+    call pollux#client#Say('no pending changes')
+  elseif !empty(s:ByBuffer(bufnr())) && !empty(s:diffs)
+    let ids = map(copy(s:diffs), {_, other -> other.diff.id})
+    call pollux#diff#Go(s:diffs[(index(ids, d.diff.id) + 1) % len(ids)])
   else
-    Go(d)
+    call pollux#diff#Go(d)
   endif
-enddef
+endfunction
 
-# Shows a diff in place of the one on the screen, and goes to it.
-export def Go(d: dict<any>)
-  Tidy(d)
-  if d.buf == 0
-    var other = shown
+" Shows a diff in place of the one on the screen, and goes to it.
+function! pollux#diff#Go(d) abort
+  call s:Tidy(a:d)
+  if a:d.buf == 0
+    let other = s:shown
     if !empty(other)
-      client.Notify('diff/edit', {id: other.diff.id, content: TextOf(other)})
-      KeepingSizes(Hide, other)
+      call pollux#client#Notify('diff/edit', {'id': other.diff.id, 'content': s:TextOf(other)})
+      call s:KeepingSizes(function('s:Hide'), other)
     endif
-    if !Try(d)
-      tab split # which has room
-      if !Try(d)
+    if !s:Try(a:d)
+      tab split " which has room
+      if !s:Try(a:d)
         return
       endif
     endif
   endif
-  win_gotoid(Window(d))
-  redraw # otherwise, after `C-w :` in a terminal, Vim waits for Enter
-enddef
+  call win_gotoid(s:Window(a:d))
+  redraw " otherwise, after `C-w :` in a terminal, Vim waits for Enter
+endfunction
 
-def Window(d: dict<any>): number
-  var found = d.wins->copy()->filter((_, w) => winbufnr(w) == d.buf)
-  return empty(found) ? 0 : found[0]
-enddef
-
-def OnScreen(): dict<any>
-  var d = Current()
-  if empty(d) || Window(d) == 0
-    client.Say('no change on the screen')
+function! s:OnScreen() abort
+  let d = s:Current()
+  if empty(d) || s:Window(d) == 0
+    call pollux#client#Say('no change on the screen')
     return {}
   endif
   return d
-enddef
+endfunction
 
-# Goes to the next or the previous hunk.
-export def Hunk(backwards: bool)
-  var d = OnScreen()
+" Goes to the next or the previous hunk.
+function! pollux#diff#Hunk(backwards) abort
+  let d = s:OnScreen()
   if empty(d)
     return
   endif
-  var [error, result] = client.Call('diff/hunks', {id: d.diff.id, content: TextOf(d)})
-  if error != ''
-    client.Say(error, 'error')
-    return
+  let [error, result] = pollux#client#Call('diff/hunks', {'id': d.diff.id, 'content': s:TextOf(d)})
+  if error !=# ''
+    return pollux#client#Say(error, 'error')
   endif
-  var win = Window(d)
-  var here = line('.', win)
-  var lines = result.hunks->mapnew((_, h) => max([1, min([h.line, line('$', win)])]))
-    ->filter((_, n) => backwards ? n < here : n > here)
+  let win = s:Window(d)
+  let here = line('.', win)
+  let last = line('$', win)
+  let lines = map(result.hunks, {_, h -> max([1, min([h.line, last])])})
+  call filter(lines, {_, n -> a:backwards ? n < here : n > here})
   if empty(lines)
-    client.Say(backwards ? 'no hunk before this line' : 'no hunk after this line')
+    call pollux#client#Say(a:backwards ? 'no hunk before this line' : 'no hunk after this line')
   else
-    win_execute(win, printf('call cursor(%d, 1)', backwards ? lines[-1] : lines[0]))
+    call win_execute(win, printf('call cursor(%d, 1)', lines[a:backwards ? -1 : 0]))
+    call pollux#Host('Reveal', d.buf)
   endif
-enddef
+endfunction
 
-# Restores the hunk at the cursor from the text on disk ('original') or from the proposal
-# ('proposed').
-export def Take(what: string)
-  var d = OnScreen()
+" Restores the hunk at the cursor from the text on disk ('original') or from the proposal
+" ('proposed').
+function! pollux#diff#Take(what) abort
+  let d = s:OnScreen()
   if empty(d)
     return
   endif
-  var win = Window(d)
-  var was = TextOf(d)
-  var [error, edit] = client.Call('diff/hunk', {id: d.diff.id, content: was, line: line('.', win), take: what})
-  if error != ''
-    client.Say(error)
-    return
+  let win = s:Window(d)
+  let was = s:TextOf(d)
+  let params = {'id': d.diff.id, 'content': was, 'line': line('.', win), 'take': a:what}
+  let [error, edit] = pollux#client#Call('diff/hunk', params)
+  if error !=# ''
+    return pollux#client#Say(error)
   endif
-  var new: list<string> = []
-  if edit.text != ''
-    new = LinesOf(edit.text)[0]
-  endif
-  # Replace the only line of an empty buffer.
-  var gone = was == '' ? 1 : edit.lines
-  if was == ''
-    edit.line = 1
-  endif
+  let new = edit.text ==# '' ? [] : s:LinesOf(edit.text)[0]
+  " Replace the only line of an empty buffer.
+  let gone = was ==# '' ? 1 : edit.lines
+  let line = was ==# '' ? 1 : edit.line
   if !empty(new)
-    appendbufline(d.buf, edit.line - 1, new)
+    call appendbufline(d.buf, line - 1, new)
   endif
   if gone > 0
-    deletebufline(d.buf, edit.line + len(new), edit.line + len(new) + gone - 1)
+    call deletebufline(d.buf, line + len(new), line + len(new) + gone - 1)
   endif
-  setbufvar(d.buf, '&endofline', edit.eol)
-  setbufvar(d.buf, '&modified', 1)
-  win_execute(win, printf('call cursor(%d, 1)', max([1, edit.line])))
+  call setbufvar(d.buf, '&endofline', edit.eol ? 1 : 0)
+  call setbufvar(d.buf, '&modified', 1)
+  call win_execute(win, printf('call cursor(%d, 1)', max([1, line])))
   if !d.inline
-    win_execute(win, 'diffupdate')
+    call win_execute(win, 'diffupdate')
   endif
-  Edited(d.buf)
-enddef
+  call s:Edited(d)
+endfunction
 
-def Typed(command: string)
-  typed = command
-  timer_start(0, (_) => {
-    typed = ''
-  })
-enddef
+function! s:Typed(command) abort
+  let s:typed = a:command
+  call timer_start(0, {-> s:Untyped()})
+endfunction
 
-def Appeared()
-  if !empty(shown) && InView(shown)
-    Unsettle(shown)
+function! s:Untyped() abort
+  let s:typed = ''
+endfunction
+
+function! s:Appeared() abort
+  if !empty(s:shown) && s:InView(s:shown)
+    call s:Unsettle(s:shown)
   endif
-enddef
+endfunction
 
-colors.Start()
-augroup pollux_keys
+call pollux#colors#Start()
+augroup pollux_later
 augroup END
 augroup pollux_diff
   autocmd!
-  autocmd WinEnter * entered = win_getid()
-  autocmd TabEnter * Appeared()
-  autocmd CmdlineEnter : begun = reltime()
-  autocmd CmdlineLeave : Typed(getcmdline())
+  autocmd WinEnter * let s:entered = win_getid()
+  autocmd TabEnter * call s:Appeared()
+  autocmd CmdlineEnter : let s:begun = reltime()
+  autocmd CmdlineLeave : call s:Typed(getcmdline())
 augroup END

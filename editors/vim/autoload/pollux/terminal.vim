@@ -1,236 +1,222 @@
-vim9script
-# The agents in terminals of Vim: each has a terminal of its own.
+" The agents in terminals of the editor: each has its own terminal.
 
-import autoload 'pollux.vim' as options
-import autoload 'pollux/client.vim'
-import autoload 'pollux/context.vim'
+let s:ENTER_DELAY = 300 " ms after a paste; an earlier Enter would become part of it
+let s:POLL_INTERVAL = 100 " ms between two checks of the terminal's screen
+let s:MAX_POLLS = 50 " checks before a question counts as not accepted
+let s:SEEN = 10 " characters of a prompt that the agent must show
 
-const ENTER_DELAY = 300 # ms after a paste; an earlier Enter would become part of it
-const POLL_INTERVAL = 100 # ms between two checks of the terminal's screen
-const MAX_POLLS = 50 # checks before a question counts as not accepted
-const SEEN = 10 # characters of a prompt that the agent must show
+" Checks before an agent that was started counts as not ready, for about a minute: the user
+" may have to sign in first, or to trust the folder.
+let s:max_waits = 600
 
-# Checks before an agent that was started counts as not ready, for about a minute: the user
-# may have to sign in first, or to trust the folder.
-var max_waits = 600
+" The terminals, the last used one first: name and buf. The name is that of the agent, or
+" empty for the one that `pollux run` chooses.
+let s:terminals = []
 
-# The terminals, the last used one first: {name, buf}. The name is that of the agent, or
-# empty for the one that `pollux run` chooses.
-var terminals: list<dict<any>> = []
+function! s:Running(buf) abort
+  return a:buf > 0 && bufexists(a:buf) && pollux#Host('TerminalPid', a:buf) > 0
+endfunction
 
-def Running(buf: number): bool
-  return buf > 0 && bufexists(buf) && term_getstatus(buf) =~ 'running'
-enddef
-
-# Returns the command that starts an agent without a name.
-def Chosen(): list<string>
-  var cli = options.Option('cli')
+" Returns the command that starts an agent without a name.
+function! s:Chosen() abort
+  let cli = pollux#Option('cli')
   return type(cli) == v:t_string ? [cli] : cli
-enddef
+endfunction
 
-def DefaultName(): string
-  var cli = Chosen()
+function! s:DefaultName() abort
+  let cli = s:Chosen()
   return empty(cli) ? '' : fnamemodify(cli[0], ':t')
-enddef
+endfunction
 
-# Returns the terminal of an agent, or {}.
-def Find(name: string): dict<any>
-  return get(copy(terminals)->filter((_, t) => t.name == name), 0, {})
-enddef
+" Returns the terminal of an agent, or {}.
+function! s:Find(name) abort
+  return get(filter(copy(s:terminals), {_, t -> t.name ==# a:name}), 0, {})
+endfunction
 
-# Returns the terminals in which agents run.
-def Alive(): list<dict<any>>
-  return copy(terminals)->filter((_, t) => Running(t.buf))
-enddef
+" Returns the terminals in which agents run.
+function! s:Alive() abort
+  return filter(copy(s:terminals), {_, t -> s:Running(t.buf)})
+endfunction
 
-# Returns the last used terminal, preferably of an agent that runs; {} if there is none.
-def Last(): dict<any>
-  return get(Alive(), 0, get(terminals, 0, {}))
-enddef
+" Returns the last used terminal, preferably of an agent that runs; {} if there is none.
+function! s:Last() abort
+  return get(s:Alive(), 0, get(s:terminals, 0, {}))
+endfunction
 
-def LastName(): string
-  return get(Last(), 'name', DefaultName())
-enddef
+function! s:LastName() abort
+  return get(s:Last(), 'name', s:DefaultName())
+endfunction
 
-def Split()
-  var t = extend({position: 'botright vertical', size: 0.4}, options.Option('terminal'))
+function! s:Split() abort
+  let t = extend({'position': 'botright vertical', 'size': 0.4}, pollux#Option('terminal'))
   execute t.position 'split'
-  var vertical = t.position =~ 'vert'
-  var size = t.size < 1 ? float2nr((vertical ? &columns : &lines) * t.size) : float2nr(t.size * 1.0)
+  let vertical = t.position =~# 'vert'
+  let size = t.size < 1 ? float2nr((vertical ? &columns : &lines) * t.size) : float2nr(t.size * 1.0)
   execute (vertical ? 'vertical resize' : 'resize') size
-enddef
+endfunction
 
-def Argv(name: string, args: list<string>): list<string>
-  var argv = [options.Program(), 'run', '--attach']
-  var cli = name == '' || name == DefaultName() ? Chosen() : [name]
-  return empty(cli) ? argv : argv + ['--'] + cli + args
-enddef
+function! s:Argv(name, args) abort
+  let argv = [pollux#Program(), 'run', '--attach']
+  let cli = a:name ==# '' || a:name ==# s:DefaultName() ? s:Chosen() : [a:name]
+  return empty(cli) ? argv : argv + ['--'] + cli + a:args
+endfunction
 
-# Shows the terminal of an agent and goes to it. Starts the agent if it is not running.
-# Reports whether the terminal is open.
-export def Open(name = LastName(), args: list<string> = []): bool
-  var t = Find(name)
-  var buf = get(t, 'buf', 0)
-  var win = buf > 0 ? bufwinid(buf) : -1
-  if Running(buf) && !empty(args)
-    client.Say(name .. ' is running: its arguments count when it starts', 'warning')
+" Shows the terminal of an agent, without a name of the last used one, and goes to it. Starts
+" the agent, with the arguments in a list, if it is not running. Reports whether the terminal
+" is open.
+function! pollux#terminal#Open(...) abort
+  let name = a:0 ? a:1 : s:LastName()
+  let args = get(a:000, 1, [])
+  let buf = get(s:Find(name), 'buf', 0)
+  let win = buf > 0 ? bufwinid(buf) : -1
+  let running = s:Running(buf)
+  if running && !empty(args)
+    call pollux#client#Say(name .. ' is running: its arguments count when it starts', 'warning')
   endif
-  if !Running(buf) && !client.Ready()
-    client.Say('Pollux is not running: run :Pollux start; if that fails, see :Pollux log', 'error')
-    return false
+  if !running && !pollux#client#Ready()
+    call pollux#client#Say('Pollux is not running: run :Pollux start; if that fails, see :Pollux log', 'error')
+    return 0
   endif
   if win > 0
-    win_gotoid(win)
+    call win_gotoid(win)
   else
-    Split()
+    call s:Split()
   endif
-  if Running(buf)
-    if win <= 0
-      execute 'buffer' buf
-    endif
-  else
-    buf = Start(name, args)
+  if !running
+    let buf = s:Start(name, args, buf)
+  elseif win <= 0
+    execute 'buffer' buf
   endif
-  filter(terminals, (_, other) => other.name != name)
-  insert(terminals, {name: name, buf: buf})
-  if Running(buf) && mode() != 't' && term_getstatus(buf) =~ 'normal'
-    normal! i
+  call filter(s:terminals, {_, other -> other.name !=# name})
+  call insert(s:terminals, {'name': name, 'buf': buf})
+  if s:Running(buf)
+    call pollux#Host('TerminalFocus')
   endif
   return buf > 0
-enddef
+endfunction
 
-# Starts an agent in the current window and returns the terminal's buffer.
-def Start(name: string, args: list<string>): number
-  var buf = term_start(Argv(name, args), {
-    curwin: true, cwd: context.Roots()[0], term_name: 'pollux://agent' .. (name == '' ? '' : '/' .. name),
-    term_kill: 'term', exit_cb: (_, code) => Ended(name, code), env: {COLORTERM: $COLORTERM},
-  })
-  setbufvar(buf, '&bufhidden', 'hide')
-  setbufvar(buf, '&buflisted', 0)
+" Starts an agent in the current window and returns the terminal's buffer. old is the buffer
+" of its last process, or 0.
+function! s:Start(name, args, old) abort
+  let title = 'pollux://agent' .. (a:name ==# '' ? '' : '/' .. a:name)
+  let buf = pollux#Host('TerminalStart', s:Argv(a:name, a:args), pollux#context#Roots()[0], title,
+        \ a:old, {code -> s:Ended(a:name, code)})
+  call setbufvar(buf, '&bufhidden', 'hide')
+  call setbufvar(buf, '&buflisted', 0)
   return buf
-enddef
+endfunction
 
-def Ended(name: string, code: number)
-  if code == 0
-    var gone = get(Find(name), 'buf', 0)
-    timer_start(0, (_) => {
-      if bufexists(gone)
-        execute 'silent! bwipeout!' gone
-      endif
-    })
+function! s:Ended(name, code) abort
+  let gone = get(s:Find(a:name), 'buf', 0)
+  if a:code == 0 && gone > 0
+    call timer_start(0, {-> execute('silent! bwipeout! ' .. gone)})
   endif
-enddef
+endfunction
 
-export def Toggle()
-  var buf = get(Last(), 'buf', 0)
-  var win = buf > 0 ? bufwinid(buf) : -1
-  if !Running(buf) || win < 0
-    Open()
+function! pollux#terminal#Toggle() abort
+  let buf = get(s:Last(), 'buf', 0)
+  let win = buf > 0 ? bufwinid(buf) : -1
+  if win < 0 || !s:Running(buf)
+    call pollux#terminal#Open()
   elseif winnr('$') == 1
-    client.Say('cannot hide the terminal: it is in the only window')
+    call pollux#client#Say('cannot hide the terminal: it is in the only window')
   else
-    win_execute(win, 'close!')
+    call win_execute(win, 'close!')
   endif
-enddef
+endfunction
 
-# Returns what the terminal shows.
-def Screen(buf: number): string
-  return range(1, term_getsize(buf)[0])->mapnew((_, n) => term_getline(buf, n))->join("\n")
-enddef
+" Returns what the terminal shows.
+function! s:Screen(buf) abort
+  return join(pollux#Host('TerminalLines', a:buf), "\n")
+endfunction
 
-# Reports whether the agent shows what it shows when its input line is empty and ready.
-def Waits(buf: number, prompt: dict<any>): bool
-  return Screen(buf)->stridx(prompt.ready) >= 0
-enddef
+" Reports whether the agent shows what it shows when its input line is empty and ready.
+function! s:Waits(buf, prompt) abort
+  return stridx(s:Screen(a:buf), a:prompt.ready) >= 0
+endfunction
 
-# Returns how often the terminal shows the beginning or the end of a prompt, or what agents show
-# in place of a long paste. Spaces do not count: agents wrap lines.
-def Seen(buf: number, prompt: dict<any>): number
-  var shown = Screen(buf)->substitute('\_s', '', 'g')
-  var text = prompt.text->substitute('\_s', '', 'g')
-  var times = 0
-  for part in [strcharpart(text, 0, SEEN), strcharpart(text, max([0, strchars(text) - SEEN])), '[Past']
-    times += count(shown, part)
+" Returns how often the terminal shows the beginning or the end of a prompt, or what agents show
+" in place of a long paste. Spaces do not count: agents wrap lines.
+function! s:Seen(buf, prompt) abort
+  let shown = substitute(s:Screen(a:buf), '\_s', '', 'g')
+  let text = substitute(a:prompt.text, '\_s', '', 'g')
+  let times = 0
+  for part in [strcharpart(text, 0, s:SEEN), strcharpart(text, max([0, strchars(text) - s:SEEN])), '[Past']
+    let times += count(shown, part)
   endfor
   return times
-enddef
+endfunction
 
-# Sends bytes. term_sendkeys() sends keys: it turns the Esc in a paste into CSI 27 u if
-# the agent has requested that encoding.
-def Put(buf: number, text: string)
-  ch_sendraw(job_getchannel(term_getjob(buf)), text)
-enddef
-
-# Presses Enter once the agent shows the pasted prompt: it reads its input late while it
-# starts, and a question that it asks would take Enter for the answer. before is what Seen
-# returned before the paste.
-def Enter(buf: number, prompt: dict<any>, before: number, polls: number)
-  if !Running(buf)
+" Presses Enter once the agent shows the pasted prompt: it reads its input late while it
+" starts, and a question that it asks would take Enter for the answer. before is what s:Seen
+" returned before the paste.
+function! s:Enter(buf, prompt, before, polls) abort
+  if !s:Running(a:buf)
     return
-  elseif Seen(buf, prompt) > before
-    timer_start(ENTER_DELAY, (_) => {
-      if Running(buf) && Seen(buf, prompt) > before
-        Put(buf, "\r")
-      else
-        Enter(buf, prompt, before, 0)
-      endif
-    })
-  elseif polls > 0
-    timer_start(POLL_INTERVAL, (_) => Enter(buf, prompt, before, polls - 1))
+  elseif s:Seen(a:buf, a:prompt) > a:before
+    call timer_start(s:ENTER_DELAY, {-> s:Confirm(a:buf, a:prompt, a:before)})
+  elseif a:polls > 0
+    call timer_start(s:POLL_INTERVAL, {-> s:Enter(a:buf, a:prompt, a:before, a:polls - 1)})
   else
-    client.Say('the agent does not show your question. Look at its terminal before you press Enter: ' .. prompt.text, 'warning')
+    call pollux#client#Say('the agent does not show your question. Look at its terminal before you press Enter: '
+          \ .. a:prompt.text, 'warning')
   endif
-enddef
+endfunction
 
-def TypeIn(buf: number, prompt: dict<any>)
-  var before = Seen(buf, prompt)
-  Put(buf, prompt.paste)
-  if prompt.submit
-    Enter(buf, prompt, before, MAX_POLLS)
-  endif
-enddef
-
-# Returns how often an agent that was started is checked; tests set it.
-export def MaxWaits(times = 0): number
-  max_waits = times > 0 ? times : max_waits
-  return max_waits
-enddef
-
-# Types a prompt when the agent, which has just been started, is ready.
-def TypeWhenReady(buf: number, prompt: dict<any>, waits = max_waits)
-  if !Running(buf)
-    client.Say('the agent has ended; your question was: ' .. prompt.text, 'warning')
-  elseif Waits(buf, prompt)
-    TypeIn(buf, prompt)
-  elseif waits > 0
-    timer_start(POLL_INTERVAL, (_) => TypeWhenReady(buf, prompt, waits - 1))
+function! s:Confirm(buf, prompt, before) abort
+  if s:Running(a:buf) && s:Seen(a:buf, a:prompt) > a:before
+    call pollux#Host('TerminalPut', a:buf, "\r")
   else
-    client.Say('the agent is still not ready: send your question again when it is. It was not sent: ' .. prompt.text, 'warning')
+    call s:Enter(a:buf, a:prompt, a:before, 0)
   endif
-enddef
+endfunction
 
-def Pid(buf: number): number
-  return job_info(term_getjob(buf)).process
-enddef
+function! s:TypeIn(buf, prompt) abort
+  let before = s:Seen(a:buf, a:prompt)
+  call pollux#Host('TerminalPut', a:buf, a:prompt.paste)
+  if a:prompt.submit
+    call s:Enter(a:buf, a:prompt, before, s:MAX_POLLS)
+  endif
+endfunction
 
-# Sends a file, lines or a question to an agent. Starts one if none is running.
-export def Send(params: dict<any>)
-  var known = {start: LastName(), terminals: mapnew(Alive(), (_, t) => ({pid: Pid(t.buf), agent: t.name}))}
-  var [error, result] = client.Call('send', extend(known, params))
-  if error != ''
-    client.Say(error, 'error')
-  elseif result.status == 'terminal'
-    var t = get(Alive()->filter((_, other) => Pid(other.buf) == result.pid), 0, {})
+" Sets how often an agent that was started is checked, for tests.
+function! pollux#terminal#MaxWaits(times) abort
+  let s:max_waits = a:times
+  return a:times
+endfunction
+
+" Types a prompt when the agent, which has just been started, is ready.
+function! s:TypeWhenReady(buf, prompt, waits) abort
+  if !s:Running(a:buf)
+    call pollux#client#Say('the agent has ended; your question was: ' .. a:prompt.text, 'warning')
+  elseif s:Waits(a:buf, a:prompt)
+    call s:TypeIn(a:buf, a:prompt)
+  elseif a:waits > 0
+    call timer_start(s:POLL_INTERVAL, {-> s:TypeWhenReady(a:buf, a:prompt, a:waits - 1)})
+  else
+    call pollux#client#Say('the agent is still not ready: send your question again when it is. It was not sent: '
+          \ .. a:prompt.text, 'warning')
+  endif
+endfunction
+
+" Sends a file, lines or a question to an agent. Starts one if none is running.
+function! pollux#terminal#Send(params) abort
+  let running = map(s:Alive(), {_, t -> {'pid': pollux#Host('TerminalPid', t.buf), 'agent': t.name}})
+  let [error, result] = pollux#client#Call('send', extend({'start': s:LastName(), 'terminals': running}, a:params))
+  if error !=# ''
+    call pollux#client#Say(error, 'error')
+  elseif result.status ==# 'terminal'
+    let t = get(filter(s:Alive(), {_, t -> pollux#Host('TerminalPid', t.buf) == result.pid}), 0, {})
     if empty(t)
-      client.Say('the agent has ended; your question was: ' .. result.prompt.text, 'warning')
-    elseif Open(t.name)
-      TypeIn(t.buf, result.prompt)
+      call pollux#client#Say('the agent has ended; your question was: ' .. result.prompt.text, 'warning')
+    elseif pollux#terminal#Open(t.name)
+      call s:TypeIn(t.buf, result.prompt)
     endif
-  elseif result.status == 'start'
-    if Open(result.agent == '' ? LastName() : result.agent)
-      TypeWhenReady(terminals[0].buf, result.prompt)
+  elseif result.status ==# 'start'
+    if pollux#terminal#Open(result.agent ==# '' ? s:LastName() : result.agent)
+      call s:TypeWhenReady(s:terminals[0].buf, result.prompt, s:max_waits)
     endif
   else
-    client.Say('sent to ' .. result.agent .. (has_key(result, 'pane') ? ' in tmux pane ' .. result.pane : ''))
+    call pollux#client#Say('sent to ' .. result.agent .. (has_key(result, 'pane') ? ' in tmux pane ' .. result.pane : ''))
   endif
-enddef
+endfunction

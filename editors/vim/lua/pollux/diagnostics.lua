@@ -1,7 +1,4 @@
 -- Reports the diagnostics of vim.diagnostic, which language servers and linters fill.
-local client = require("pollux.client")
-local context = require("pollux.context")
-
 local M = {}
 
 local SEVERITIES = { "error", "warning", "information", "hint" } -- by Neovim's numbers
@@ -29,12 +26,12 @@ local function checked(buf)
   return vim.api.nvim_buf_is_loaded(buf) and (seen[buf] or next(servers(buf)) ~= nil)
 end
 
---- Returns the diagnostics of a buffer, in the form of Pollux.
-function M.of(buf)
+-- Returns the diagnostics of a buffer, in the form of Pollux.
+local function found_in(buf)
   local loaded = vim.api.nvim_buf_is_loaded(buf)
   local function position(lnum, col)
     local line = loaded and vim.api.nvim_buf_get_lines(buf, lnum, lnum + 1, false)[1]
-    return { line = lnum + 1, character = line and context.utf16(line, col) or col + 1 }
+    return { line = lnum + 1, character = line and vim.fn["pollux#context#Utf16"](line, col) or col + 1 }
   end
   local found = {}
   for _, d in ipairs(vim.diagnostic.get(buf)) do
@@ -53,13 +50,26 @@ function M.of(buf)
   return found
 end
 
---- Returns what Pollux asks for: the diagnostics of a file, or of all files.
+--- Returns the diagnostics of the current buffer, as parameters of Pollux.
+function M.problems()
+  local problems = {}
+  for _, d in ipairs(found_in(vim.api.nvim_get_current_buf())) do
+    local severity = d.severity == "information" and "info" or d.severity
+    local line = d.range.start.line
+    table.insert(problems, { line = line, severity = severity, message = d.message, source = d.source })
+  end
+  return problems
+end
+
+--- Returns what Pollux asks for: the diagnostics of the file at a path, or of all files if it
+--- is empty.
 function M.report(path)
   local files = {}
-  for _, buf in ipairs(path and context.buffers(path, true) or vim.api.nvim_list_bufs()) do
+  local bufs = path ~= "" and vim.fn["pollux#context#Buffers"](path, 1) or vim.api.nvim_list_bufs()
+  for _, buf in ipairs(bufs) do
     local file = path_of(buf)
     if file then
-      local found = M.of(buf)
+      local found = found_in(buf)
       if #found > 0 or checked(buf) then
         table.insert(files, { path = file, diagnostics = found })
       end
@@ -71,7 +81,7 @@ end
 local function announce()
   local paths = vim.tbl_keys(changed)
   changed = nil
-  client.notify("diagnostics/changed", { paths = paths })
+  vim.fn["pollux#client#Notify"]("diagnostics/changed", { paths = paths })
 end
 
 function M.start()

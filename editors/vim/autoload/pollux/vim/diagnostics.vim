@@ -1,9 +1,6 @@
 vim9script
 # Reports the diagnostics of ALE, coc.nvim and vim-lsp, those of them that are loaded.
 
-import autoload 'pollux/client.vim'
-import autoload 'pollux/context.vim'
-
 const SEVERITIES = ['error', 'warning', 'information', 'hint'] # by the numbers of the LSP
 
 # What coc.nvim reported last: it answers too slowly to be asked for each request.
@@ -15,7 +12,7 @@ var lsp_messages: dict<list<dict<any>>> = {}
 # Returns a position in a buffer. The byte counts from 1; 0 is unknown.
 def Position(buf: number, lnum: number, byte: number): dict<number>
   var line = getbufline(buf, lnum)->get(0, '')
-  return {line: max([lnum, 1]), character: context.Utf16(line, max([byte - 1, 0]))}
+  return {line: max([lnum, 1]), character: pollux#context#Utf16(line, max([byte - 1, 0]))}
 enddef
 
 # Returns a diagnostic of the Language Server Protocol in the form of Pollux.
@@ -71,7 +68,7 @@ def Coc(buf: number, found: list<dict<any>>): bool
   var same: dict<bool> = {} # by path: on Windows, coc.nvim writes drives in lower case
   for e in coc_found
     if !has_key(same, e.file)
-      same[e.file] = fnamemodify(e.file, ':t') ==? tail && index(context.Buffers(e.file), buf) >= 0
+      same[e.file] = fnamemodify(e.file, ':t') ==? tail && index(pollux#context#Buffers(e.file), buf) >= 0
     endif
     if same[e.file]
       add(found, FromServer(extend({range: e.location.range}, e, 'keep'), tolower(e.severity)))
@@ -111,13 +108,24 @@ enddef
 # Returns the files that are open, by buffer: only the one at the path, unless it is empty.
 def Files(path = ''): dict<string>
   var files: dict<string> = {}
-  for buf in path == '' ? getbufinfo({bufloaded: 1})->mapnew((_, b) => b.bufnr) : context.Buffers(path)
+  for buf in path == '' ? getbufinfo({bufloaded: 1})->mapnew((_, b) => b.bufnr) : pollux#context#Buffers(path)
     var name = getbufinfo(buf)[0].name
     if name != '' && getbufvar(buf, '&buftype') == '' && name !~ '^\a[[:alnum:]+.-]\+://'
       files[buf] = fnamemodify(name, ':p')
     endif
   endfor
   return files
+enddef
+
+# Returns the entries for the current buffer in the location list, otherwise in the quickfix
+# list, as parameters of Pollux.
+export def Problems(): list<dict<any>>
+  var entries = getloclist(0)->filter((_, e) => e.bufnr == bufnr() && e.lnum > 0)
+  if empty(entries)
+    entries = getqflist()->filter((_, e) => e.bufnr == bufnr() && e.lnum > 0)
+  endif
+  const severities = {E: 'error', W: 'warning', I: 'info', N: 'hint'}
+  return entries->mapnew((_, e) => ({line: e.lnum, severity: get(severities, toupper(e.type), ''), message: e.text}))
 enddef
 
 # Returns what Pollux asks for: the diagnostics of a file, or of all files.
@@ -137,7 +145,7 @@ enddef
 def Announce(Changed: func(number, string): bool)
   var paths = Files()->filter((buf, file) => Changed(str2nr(buf), file))->values()
   if !empty(paths)
-    client.Notify('diagnostics/changed', {paths: paths})
+    pollux#client#Notify('diagnostics/changed', {paths: paths})
   endif
 enddef
 

@@ -1,0 +1,221 @@
+vim9script
+# What the plugin does in another way in Vim than in Neovim: processes, terminals, marks and
+# questions to the user. nvim.vim has the same functions.
+
+var job: job # the companion
+
+# Returns the names that the companion receives, and the version for the log.
+export def About(): dict<any>
+  return {client: 'pollux.vim', editor: {name: 'vim', displayName: 'Vim'}, version: 'Vim ' .. v:versionlong}
+enddef
+
+# Starts the companion. Vim does the framing of messages.
+export def Start(argv: list<string>)
+  job = job_start(argv, {
+    in_mode: 'lsp', out_mode: 'lsp', err_mode: 'nl', noblock: 1,
+    out_cb: (_, message) => Received(message),
+    err_cb: (_, line) => pollux#client#Complained(line),
+    exit_cb: (_, code) => pollux#client#Ended(code),
+    stoponexit: '', # the end of its input ends it; Windows has no gentle signal
+  })
+  if job_status(job) != 'run'
+    throw job_status(job)
+  endif
+enddef
+
+def Received(message: dict<any>)
+  if has_key(message, 'method')
+    pollux#client#Received(message)
+  endif
+enddef
+
+# Ends the companion's input, and kills it if it is still running after a time in
+# milliseconds.
+export def Stop(timeout: number)
+  var ending = job
+  ch_close_in(job)
+  timer_start(timeout, (_) => job_stop(ending))
+enddef
+
+# Sends a notification or an answer.
+export def Send(message: dict<any>)
+  if ch_status(job_getchannel(job)) == 'open'
+    try
+      ch_sendexpr(job, message)
+    catch
+      pollux#client#Note(v:exception)
+    endtry
+  endif
+enddef
+
+# Sends a request, and calls Done with the answer.
+export def Request(message: dict<any>, Done: func(any): any)
+  ch_sendexpr(job, message, {callback: (_, answer) => Done(answer)})
+enddef
+
+# Sends a request and returns the answer, or something else than a filled dictionary if there
+# is none.
+export def Call(message: dict<any>): any
+  var answer = ch_evalexpr(job, message, {timeout: 5000})
+  redraw # otherwise messages received meanwhile can make Vim 9.2 wait for Enter
+  return answer
+enddef
+
+# Runs a command in a directory. Calls Out with its output, and then Done with its exit code.
+# Returns the job.
+export def Run(argv: list<string>, directory: string, input: string, Out: func, Done: func): job
+  var code = 0
+  var open = 2 # the process and its output
+  var End = () => {
+    open -= 1
+    if open == 0
+      Done(code)
+    endif
+  }
+  var started = job_start(argv, {
+    cwd: directory, in_mode: 'raw', out_mode: 'raw', err_mode: 'nl', stoponexit: 'term',
+    out_cb: (_, text) => Out(text),
+    err_cb: (_, line) => Out("\n" .. line .. "\n"),
+    exit_cb: (_, status) => {
+      code = status
+      End()
+    },
+    close_cb: (_) => End(),
+  })
+  if job_status(started) != 'run'
+    throw job_status(started)
+  endif
+  ch_sendraw(started, input)
+  ch_close_in(started)
+  return started
+enddef
+
+export def Kill(running: job)
+  job_stop(running)
+enddef
+
+# Shows the user a message.
+export def Show(text: string, level: string)
+  if mode() == 't'
+    # Somebody who types in a terminal does not look at the command line.
+    popup_notification(text, {highlight: level == 'info' ? 'Normal' : 'WarningMsg', time: 5000})
+    return
+  endif
+  redraw # otherwise Vim asks for Enter after a second message
+  execute 'echohl' {warning: 'WarningMsg', error: 'ErrorMsg'}->get(level, 'None')
+  echomsg pollux#client#Fitting(text)
+  echohl None
+enddef
+
+# Lets the user choose one of several lines, and calls Done with its index.
+export def Choose(title: string, lines: list<string>, Done: func(number): any)
+  popup_menu(lines, {title: ' ' .. title .. ' ', callback: (_, choice) => {
+    if choice > 0
+      Done(choice - 1)
+    endif
+  }})
+enddef
+
+# Returns directories that belong to the workspace in addition to the working directories.
+export def Roots(): list<string>
+  return []
+enddef
+
+# Turns the autocommands for keys on or off.
+export def FollowKeys(on: bool)
+  augroup pollux_keys
+    autocmd!
+    if on
+      if exists('##KeyInputPre')
+        autocmd KeyInputPre * pollux#diff#Pressed()
+      endif
+      # Without KeyInputPre: the events that most keys trigger.
+      autocmd CursorMoved,CursorMovedI,InsertEnter,InsertCharPre,TextChanged,TextChangedI pollux://* pollux#diff#Pressed()
+      autocmd CmdlineEnter,CmdlineChanged,ModeChanged * pollux#diff#Pressed()
+    endif
+  augroup END
+enddef
+
+# Highlights the hunks of an inline view.
+export def Draw(buf: number, hunks: list<dict<any>>)
+  if empty(prop_type_get('PolluxAdd'))
+    prop_type_add('PolluxAdd', {highlight: 'PolluxAdd', combine: true})
+    prop_type_add('PolluxDelete', {highlight: 'PolluxDelete'})
+    sign_define('PolluxAdd', {text: '+', texthl: 'PolluxAdd'})
+  endif
+  sign_unplace('pollux', {buffer: buf})
+  for type in ['PolluxAdd', 'PolluxDelete']
+    prop_remove({type: type, bufnr: buf, all: true})
+  endfor
+  var last = getbufinfo(buf)[0].linecount
+  for h in hunks
+    for n in range(h.line, min([h.line + h.lines - 1, last]))
+      prop_add(n, 1, {type: 'PolluxAdd', bufnr: buf, length: len(getbufline(buf, n)[0])})
+      sign_place(0, 'pollux', 'PolluxAdd', buf, {lnum: n})
+    endfor
+    # Removed lines are below the line before: above a line, they would get its sign. Those
+    # of the first line are below the added ones.
+    var line = h.line > 1 ? h.line - 1 : min([h.lines, last])
+    for text in has('patch-9.0.0121') ? h.removed : [] # virtual text
+      prop_add(max([1, line]), 0, {type: 'PolluxDelete', bufnr: buf,
+        text: '- ' .. substitute(substitute(text, "\t", '    ', 'g'), "\r", '', 'g') .. ' ',
+        text_align: line > 0 ? 'below' : 'above'})
+    endfor
+  endfor
+enddef
+
+# Scrolls the removed lines above the first line into view: nothing to do in Vim.
+export def Reveal(buf: number)
+enddef
+
+# Sets the syntax of a buffer in a window as for the file at a path. target is the file's
+# buffer or 0. Not 'filetype': its plugins expect real files.
+export def Highlight(buf: number, win: number, path: string, target: number)
+  var filetype = target > 0 ? getbufvar(target, '&filetype') : ''
+  if filetype == ''
+    var ignore = &eventignore
+    try
+      set eventignore=FileType,Syntax
+      win_execute(win, 'silent! doautocmd <nomodeline> filetypedetect BufRead ' .. fnameescape(path))
+      filetype = getbufvar(buf, '&filetype')
+      setbufvar(buf, '&filetype', '')
+    finally
+      &eventignore = ignore
+    endtry
+  endif
+  if filetype != ''
+    setbufvar(buf, '&syntax', filetype)
+  endif
+enddef
+
+# Starts a command in a terminal in the current window. Returns the terminal's buffer. Calls
+# Done with the exit code. old is the buffer of an ended terminal with the same title, or 0.
+export def TerminalStart(argv: list<string>, directory: string, title: string, old: number, Done: func(number): any): number
+  return term_start(argv, {
+    curwin: true, cwd: directory, term_name: title, term_kill: 'term', env: {COLORTERM: $COLORTERM},
+    exit_cb: (_, code) => Done(code),
+  })
+enddef
+
+# Returns the process in a terminal, or 0 if it has ended.
+export def TerminalPid(buf: number): number
+  return term_getstatus(buf) =~ 'running' ? job_info(term_getjob(buf)).process : 0
+enddef
+
+# Sends the keys of the user to the terminal in the current window.
+export def TerminalFocus()
+  if mode() != 't' && term_getstatus(bufnr()) =~ 'normal'
+    normal! i
+  endif
+enddef
+
+# Returns the lines that a terminal shows.
+export def TerminalLines(buf: number): list<string>
+  return range(1, term_getsize(buf)[0])->mapnew((_, n) => term_getline(buf, n))
+enddef
+
+# Sends bytes to a terminal. term_sendkeys() sends keys: it turns the Esc in a paste into
+# CSI 27 u if the agent has requested that encoding.
+export def TerminalPut(buf: number, text: string)
+  ch_sendraw(job_getchannel(term_getjob(buf)), text)
+enddef
