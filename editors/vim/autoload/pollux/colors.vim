@@ -66,14 +66,19 @@ function! pollux#colors#Lend(left, right) abort
   endif
 endfunction
 
-" Gives diff mode its own colours back.
+" Gives a window of Neovim the colours of other windows back.
+function! pollux#colors#Clear(win) abort
+  if has('nvim')
+    call setwinvar(a:win, '&winhighlight', '')
+  endif
+endfunction
+
+" Gives Vim's diff mode its own colours back.
 function! pollux#colors#Return() abort
   for group in s:lent
     execute 'highlight! link' group.name 'NONE'
+    call hlset([group])
   endfor
-  if !has('nvim')
-    call hlset(s:lent)
-  endif
   let s:lent = []
 endfunction
 

@@ -446,9 +446,7 @@ function! s:CloseWindow(win) abort
   catch /E444:\|E5601:/
     call s:Caption(a:win, '', '')
     call win_execute(a:win, 'diffoff | setlocal signcolumn< | enew!')
-    if has('nvim')
-      call setwinvar(a:win, '&winhighlight', '')
-    endif
+    call pollux#colors#Clear(a:win)
   endtry
 endfunction
 
@@ -720,9 +718,7 @@ function! s:Alone(d, decides) abort
   endfor
   call extend(a:d, {'wins': [right], 'inline': 1})
   call pollux#colors#Return()
-  if has('nvim')
-    call setwinvar(right, '&winhighlight', '')
-  endif
+  call pollux#colors#Clear(right)
   call setwinvar(right, '&signcolumn', 'yes')
   call s:Draw(a:d)
 endfunction
