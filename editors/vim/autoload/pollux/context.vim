@@ -95,6 +95,9 @@ endfunction
 " Returns where the part of a line between two screen columns, from 1, both included, starts
 " and ends, in bytes from 0.
 function! s:Cells(line, left, right) abort
+  if a:line !~# '[^ -~]' " each byte has a cell
+    return [min([a:left - 1, len(a:line)]), min([a:right, len(a:line)])]
+  endif
   let [first, end, column] = [-1, 0, 1]
   for char in split(a:line, '\zs')
     let width = strdisplaywidth(char, column - 1)
@@ -168,19 +171,42 @@ function! s:Selection(mode) abort
     let lines = call('getregion', [getpos('v'), getpos('.'), {'type': "\<C-v>"}])
     return {'selection': join(lines, "\n"), 'range': where}
   endif
+  let text = s.left > 0 ? s:Block(s) : s:Lines(s)
+  return {'selection': text, 'range': where}
+endfunction
+
+" Returns the text of a block.
+function! s:Block(s) abort
   let lines = []
   let size = 0
-  for nr in range(from[1], to[1])
+  for nr in range(a:s.from[1], a:s.to[1])
     let line = getline(nr)
-    let [first, last] = s:Part(s, nr, line)
-    let line = strpart(line .. "\n", first, last - first)
+    let [first, last] = s:Part(a:s, nr, line)
+    let line = strpart(line, first, last - first)
     call add(lines, line)
     let size += len(line) + 1
     if size > s:MAX_SELECTION
       break
     endif
   endfor
-  return {'selection': join(lines, "\n"), 'range': where}
+  return join(lines, "\n")
+endfunction
+
+" Returns the text of another selection. It reads many lines with one call: a statement of
+" Vim script for each line would take longer than the time between two keys.
+function! s:Lines(s) abort
+  let [from, to] = [a:s.from[1], a:s.to[1]]
+  let text = ''
+  let next = from
+  while next <= to && len(text) <= s:MAX_SELECTION
+    let text ..= join(getline(next, min([next + 99, to])), "\n") .. "\n"
+    let next += 100
+  endwhile
+  if next > to
+    let bottom = getline(to)
+    let text = strpart(text, 0, len(text) - 1 - len(bottom) + s:Part(a:s, to, bottom)[1])
+  endif
+  return strpart(text, s:Part(a:s, from, getline(from))[0])
 endfunction
 
 function! s:Rebuild() abort
