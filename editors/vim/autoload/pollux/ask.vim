@@ -35,7 +35,7 @@ function! s:Closed() abort
   endif
 endfunction
 
-" Handles the end of the process that answers a question.
+" Handles the end of the answering process.
 function! s:Answered(buf, question, code) abort
   call s:Append(a:buf, "\n* * *\n")
   if a:question == s:question

@@ -34,7 +34,7 @@ let s:LINKS = {
 let s:WINDOW = 'DiffChange:PolluxChange,DiffText:PolluxText,DiffDelete:PolluxFill,DiffAdd:'
 
 let s:own = 0 " the colour scheme has no colours for diff mode
-let s:lent = [] " those of diff mode while it has ours
+let s:lent = [] " the colours of diff mode while it has ours
 
 function! s:Define() abort
   let stock = copy(s:STOCK[&background])

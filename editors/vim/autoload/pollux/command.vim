@@ -128,8 +128,7 @@ let s:COMMANDS = {
       \ 'stop': {-> pollux#client#Stop()},
       \ }
 
-" Returns the commands of the agents that the user can name, those that are installed
-" first.
+" Returns the commands of the agents that the user can name, the installed ones first.
 function! s:Agents() abort
   let all = map(copy(get(pollux#client#Info(), 'agents', [])), {_, agent -> agent.command})
   return filter(copy(all), {_, name -> executable(name) == 1}) + filter(copy(all), {_, name -> executable(name) != 1})

@@ -298,7 +298,7 @@ function! s:Saved() abort
   endif
 endfunction
 
-" Handles an event after which the workspace may be another one.
+" Handles an event that may change the workspace.
 function! s:Directory() abort
   let s:roots_due = 1
   call pollux#context#Soon()
@@ -336,7 +336,7 @@ function! s:Release(_) abort
   call pollux#context#Soon()
 endfunction
 
-" Starts to report the context. roots is what Pollux was started with; the workspace may
+" Starts to report the context. Pollux was started with the workspace in roots, which may
 " have changed since.
 function! pollux#context#Start(roots) abort
   let s:list_dirty = 1

@@ -27,7 +27,7 @@ let s:KEYS = [
       \ ]
 
 let s:diffs = [] " the oldest first
-let s:views = {} " diffs by buffer, also those of a companion that has ended
+let s:views = {} " diffs by buffer, also after their companion has ended
 let s:shown = {} " the one on the screen
 let s:superseded = {} " a view that waits for the proposal that replaces it
 let s:ended = [] " decided, but still on the screen

@@ -1,6 +1,6 @@
-" What the plugin does in another way in Neovim than in Vim: processes, terminals, marks and
-" questions to the user. vim.vim has the same functions. What needs Lua is in
-" lua/pollux/nvim.lua.
+" The parts of the plugin that differ between Neovim and Vim: processes, terminals, marks and
+" questions to the user. vim.vim has the same functions. lua/pollux/nvim.lua has the parts
+" that need Lua.
 
 let s:EXIT_TIMEOUT = 3000 " ms until Pollux is killed when Neovim exits; Pollux needs up to 2000
 
@@ -82,7 +82,7 @@ function! s:Exited(code) abort
   endfor
 endfunction
 
-" Waits for the companion. Neovim kills what still runs; on Windows there is no gentle signal.
+" Waits for the companion. Neovim kills running jobs; on Windows there is no gentle signal.
 function! s:Leave() abort
   if s:job > 0
     call chanclose(s:job, 'stdin')

@@ -148,8 +148,8 @@ function! s:Seen(buf, prompt) abort
 endfunction
 
 " Presses Enter once the agent shows the pasted prompt: it reads its input late while it
-" starts, and a question that it asks would take Enter for the answer. before is what s:Seen
-" returned before the paste.
+" starts, and a question that it asks would take Enter for the answer. before is the result of
+" s:Seen before the paste.
 function! s:Enter(buf, prompt, before, polls) abort
   if !s:Running(a:buf)
     return

@@ -1,5 +1,5 @@
 vim9script
-# What the plugin does in another way in Vim than in Neovim: processes, terminals, marks and
+# The parts of the plugin that differ between Vim and Neovim: processes, terminals, marks and
 # questions to the user. nvim.vim has the same functions.
 
 var job: job # the companion
@@ -53,8 +53,7 @@ export def Request(message: dict<any>, Done: func(any): any)
   ch_sendexpr(job, message, {callback: (_, answer) => Done(answer)})
 enddef
 
-# Sends a request and returns the answer, or something else than a filled dictionary if there
-# is none.
+# Sends a request and returns the answer. Without one, it is an empty string or dictionary.
 export def Call(message: dict<any>): any
   var answer = ch_evalexpr(job, message, {timeout: 5000})
   redraw # otherwise messages received meanwhile can make Vim 9.2 wait for Enter
@@ -97,7 +96,7 @@ enddef
 # Shows the user a message.
 export def Show(text: string, level: string)
   if mode() == 't'
-    # Somebody who types in a terminal does not look at the command line.
+    # A user who types in a terminal does not look at the command line.
     popup_notification(text, {highlight: level == 'info' ? 'Normal' : 'WarningMsg', time: 5000})
     return
   endif

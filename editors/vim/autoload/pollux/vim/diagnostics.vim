@@ -1,5 +1,5 @@
 vim9script
-# Reports the diagnostics of ALE, coc.nvim and vim-lsp, those of them that are loaded.
+# Reports the diagnostics of ALE, coc.nvim and vim-lsp, if they are loaded.
 
 const SEVERITIES = ['error', 'warning', 'information', 'hint'] # by the numbers of the LSP
 
@@ -160,7 +160,7 @@ def LspUpdated()
 enddef
 
 # Makes vim-lsp send the servers a file that was read again. It would wait until the user
-# types something. Before a request it sends what is new; nobody needs the answer.
+# types something. Before a request it sends what is new. The answer is not needed.
 export def Reloaded(path: string)
   if !exists('*lsp#get_allowed_servers')
     return
