@@ -67,6 +67,9 @@ function! s:ShowNext(_) abort
   if !empty(s:unshown)
     call timer_start(0, function('s:ShowNext'))
   endif
+  if v:exiting isnot v:null
+    return " a message could ask for a key, and the editor would wait for it
+  endif
   call pollux#Host('Show', 'pollux: ' .. text, level)
 endfunction
 

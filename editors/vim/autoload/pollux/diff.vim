@@ -572,8 +572,16 @@ function! s:Decline(d) abort
   endif
   call s:KeepEdits(a:d)
   call s:Finish(a:d)
-  call pollux#client#Request('diff/reject', {'id': a:d.diff.id},
-        \ {error -> error ==# '' ? 0 : pollux#client#Note(error)})
+  call pollux#client#Request('diff/reject', {'id': a:d.diff.id}, {error -> s:Declined(a:d, error)})
+endfunction
+
+function! s:Declined(d, error) abort
+  if a:error !=# ''
+    call pollux#client#Note(a:error)
+    return
+  endif
+  let words = {'open': 'rejected', 'orphaned': 'discarded'}
+  call pollux#client#Say(get(words, a:d.diff.state, 'kept') .. ': ' .. fnamemodify(a:d.diff.path, ':t'))
 endfunction
 
 " Handles a view that the user has closed: that rejects, unless it was too early to
