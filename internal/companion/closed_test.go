@@ -73,12 +73,12 @@ func TestDontAskAgainInTheTerminal(t *testing.T) {
 		c.connect(t, s)
 		defer c.Disconnect(s)
 		path := filepath.Join(c.dir, "a")
-		if err := c.Propose(t.Context(), s, Proposal{Path: path, Text: "new\n"}); err != nil {
+		if err := c.Propose(s, Proposal{Path: path, Text: "new\n"}); err != nil {
 			t.Fatal(err)
 		}
 		receive(t, v.opened)
 		h.why.Store(`"don't ask again"`)
-		if _, err := c.Withdraw(t.Context(), s, path); err != nil {
+		if _, err := c.Withdraw(s, path); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.WriteFile(path, []byte("new\n"), 0o600); err != nil {
