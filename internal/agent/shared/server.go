@@ -538,7 +538,7 @@ func (c *serverConn) keep(r record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	conv := s.conversations[r.ID]
-	if conv.owner != c {
+	if conv.owner != c || r.N < conv.kept.N { // a later call may arrive first
 		return
 	}
 	conv.kept = record{} // an old state must not be continued

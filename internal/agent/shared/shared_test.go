@@ -574,6 +574,8 @@ func TestConversationIsPassedOn(t *testing.T) {
 	long := `"` + strings.Repeat("long ", 1<<18) + `"`
 	two.Keep("a", 3, []byte(long))
 	wants(one, "a", 2, long)
+	two.Keep("a", 2, []byte(`"second"`))
+	wants(one, "a", 2, long)
 	two.Close()
 	until(t, "the end of the conversation", func() bool {
 		data, err := one.Kept(ctx, "a", 1)
