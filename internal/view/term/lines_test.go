@@ -221,5 +221,12 @@ func TestLongMessage(t *testing.T) {
 		if n := strings.Count(b.shows(), "\n") + 1; n != 24 {
 			t.Errorf("it has %d lines", n)
 		}
+		b.close("1", editor.ReasonRejected)
+		b.send(message{text: strings.Repeat("word ", 30) + "end"})
+		b.sees(t, "No pending changes")
+		b.sees(t, "word end")
+		if n := strings.Count(b.shows(), "\n") + 1; n != 24 {
+			t.Errorf("without changes it has %d lines", n)
+		}
 	})
 }

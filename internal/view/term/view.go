@@ -96,8 +96,10 @@ func (m *model) emptyLines() []string {
 			lines = append(lines, " "+strings.TrimSuffix(line, "\n"))
 		}
 	}
+	message := m.messageLines()
+	room := m.height - 1 - len(message)
 	if !m.leaving {
-		for _, f := range m.outside.Files[:max(0, min(len(m.outside.Files), m.height-2-len(lines)))] {
+		for _, f := range m.outside.Files[:max(0, min(len(m.outside.Files), room-len(lines)))] {
 			line := "   " + termtext.Visible(m.relative(f.Path)) + "  " + f.Change
 			if f.Notice != "" {
 				line += " (" + f.Notice + ")"
@@ -105,7 +107,7 @@ func (m *model) emptyLines() []string {
 			lines = append(lines, line)
 		}
 	}
-	for len(lines) < m.height-2 {
+	for len(lines) < room {
 		lines = append(lines, "")
 	}
 	footer := "q leave"
@@ -118,7 +120,10 @@ func (m *model) emptyLines() []string {
 			footer = "any key ends"
 		}
 	}
-	return append(lines, " "+termtext.Visible(strings.TrimSpace(m.message)), faint+" "+footer+plain)
+	for _, l := range message {
+		lines = append(lines, " "+l)
+	}
+	return append(lines, faint+" "+footer+plain)
 }
 
 // silent returns [editor.Agent.Silent] of the agents that do not ask.
