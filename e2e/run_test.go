@@ -190,6 +190,18 @@ func TestRunBesideAnEditor(t *testing.T) {
 	}
 }
 
+// Codex CLI is not connected before the user types /ide. A change that it makes is listed.
+func TestRunListsChangesOfAnUnconnectedAgent(t *testing.T) {
+	w := newWorld(t, nil)
+	w.file("a.txt", "old\n")
+	w.repository()
+	agent := `i=0; until ` + polluxBinary + ` status | grep "changed outside Pollux"; do
+		i=$((i+1)); [ $i -lt 300 ] || exit 1; [ $((i%40)) != 1 ] || echo $i > a.txt; sleep 0.1; done`
+	if out := w.pollux("run", "--no-browser", "--", "sh", "-c", agent); !strings.Contains(out, "1 file changed outside Pollux") {
+		t.Error(out)
+	}
+}
+
 // In a container, `pollux run` or the editor can be process 1: agents did not connect there.
 func TestProcess1(t *testing.T) {
 	if !isolated(t) {

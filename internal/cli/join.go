@@ -112,6 +112,7 @@ const leaveTimeout = 10 * time.Second
 // this companion prints then is for that terminal, until it closes its output. report prints
 // how many warnings there were.
 func serveRuns(ctx context.Context, streams IO, agent string, cfg ide.Config, report func(io.Writer)) error {
+	cfg.AgentRuns = true
 	return guard(cfg, func(h *ide.Host) error {
 		c, err := reach(h, agent)
 		if err != nil {

@@ -51,6 +51,8 @@ type Config struct {
 	Waiting func(ctx context.Context, agent, path string)
 	// Outside lists changes outside Pollux: see [outside].
 	Outside bool
+	// AgentRuns means that an agent runs, connected or not.
+	AgentRuns bool
 	// Preferred returns the command of the agent that `pollux run` starts, or "" if it
 	// is not known; may be nil.
 	Preferred func() string
@@ -136,6 +138,7 @@ func New(cfg Config) (*Companion, error) {
 		defer crash.Report()
 		c.sweep()
 	})
+	c.outside.look(cfg.AgentRuns)
 	return c, nil
 }
 
@@ -295,7 +298,7 @@ func (c *Companion) Connect(s Session) {
 func (c *Companion) clientsChangedLocked() {
 	clients := editor.Clients{Clients: c.clientsLocked()}
 	c.watch.look(len(clients.Clients) > 0 && !c.closing)
-	c.outside.look(len(clients.Clients) > 0 && !c.closing)
+	c.outside.look((c.cfg.AgentRuns || len(clients.Clients) > 0) && !c.closing)
 	for _, d := range c.conns {
 		d.notify(editor.MethodClients, clients)
 	}

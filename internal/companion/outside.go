@@ -33,7 +33,7 @@ const (
 )
 
 // An outside lists the changes outside Pollux: files of the workspace that changed while an
-// agent was connected, and that neither an accepted proposal nor an editor wrote. An agent
+// agent was connected or ran, and that neither an accepted proposal nor an editor wrote. An agent
 // that does not ask makes such changes, and so do git, formatters and other editors. The
 // list does not guess which.
 //

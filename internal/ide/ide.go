@@ -216,9 +216,10 @@ type Config struct {
 	ExtraHost  string
 	ExtraNames []string
 	Journal    *journal.Journal
-	// FindPane, Outside, Preferred and Waiting are for [companion.Config].
+	// FindPane, Outside, AgentRuns, Preferred and Waiting are for [companion.Config].
 	FindPane  companion.PaneFinder
 	Outside   bool
+	AgentRuns bool
 	Preferred func() string
 	Waiting   func(ctx context.Context, agent, path string)
 	// Page returns the review page, which listens on that port of this machine, or on
@@ -273,7 +274,7 @@ func start(cfg Config, protocols []Protocol) (*Host, error) {
 		Version: cfg.Version, Log: cfg.Log, Editor: cfg.Editor, Roots: cfg.Roots, Journal: cfg.Journal,
 		IncludeIgnored: cfg.Settings.IncludeIgnored, Page: cfg.Page != nil && cfg.Settings.ReviewPage,
 		MaxFiles: maxFiles(protocols), FindPane: cfg.FindPane, Preferred: cfg.Preferred, Waiting: cfg.Waiting,
-		Outside: cfg.Outside,
+		Outside: cfg.Outside, AgentRuns: cfg.AgentRuns,
 	}
 	for _, p := range protocols {
 		core.IgnoreFiles = append(core.IgnoreFiles, p.IgnoreFiles...)
