@@ -244,7 +244,7 @@ func (a *asking) check(cmd *cobra.Command, args []string) (err error) {
 	}
 	if a.schema != "" {
 		if a.shape, err = os.ReadFile(a.schema); err != nil {
-			return err
+			return wrong("--json-schema: %v: name a file with a JSON Schema", err)
 		}
 		if err := bridge.CheckSchema(a.shape); err != nil {
 			return fmt.Errorf("--json-schema %s: %w", a.schema, err)
