@@ -248,20 +248,39 @@ func claudeSession(t *testing.T) {
 	for _, name := range []string{"rejected", "terminal", "old", "theirs", "again", "both", "kept", "ends"} {
 		calls[name+".txt"] = write
 	}
-	for _, test := range accepted {
-		calls[test.name] = test.call
-	}
 	var w *world
-	w = newClaudeWorld(t, changes(func(name string) []fakemodel.Part {
+	// with returns the calls that read a file and change it.
+	with := func(name string, call fakemodel.Part) (read, change fakemodel.Part) {
+		file := map[string]any{"file_path": filepath.Join(w.project, filepath.FromSlash(name))}
+		call.Args = maps.Clone(call.Args)
+		maps.Copy(call.Args, file)
+		return fakemodel.Part{Call: "Read", Args: file}, call
+	}
+	one := changes(func(name string) []fakemodel.Part {
 		call, ok := calls[name]
 		if !ok {
 			return nil
 		}
-		file := map[string]any{"file_path": filepath.Join(w.project, filepath.FromSlash(name))}
-		call.Args = maps.Clone(call.Args)
-		maps.Copy(call.Args, file)
-		return []fakemodel.Part{{Call: "Read", Args: file}, call}
-	}))
+		read, change := with(name, call)
+		return []fakemodel.Part{read, change}
+	})
+	w = newClaudeWorld(t, func(r fakemodel.Request) fakemodel.Reply {
+		if !strings.Contains(r.Prompt, "change bytes") {
+			return one(r)
+		}
+		var reads, all []fakemodel.Part
+		for _, test := range accepted {
+			read, change := with(test.name, test.call)
+			reads, all = append(reads, read), append(all, change)
+		}
+		switch r.Step {
+		case 0:
+			return fakemodel.Reply{Parts: reads}
+		case 1:
+			return fakemodel.Reply{Parts: all}
+		}
+		return fakemodel.Say(changedFile("bytes"))
+	})
 	path := w.file("a.txt", "alpha\nbeta\ngamma\n")
 	e := w.edit(nil)
 	if err := e.Update(w.context(), editor.Snapshot{Files: []editor.File{{
@@ -341,22 +360,25 @@ func claudeSession(t *testing.T) {
 		cli.see(changedFile("terminal.txt"))
 		w.wantFile(path, "new\n")
 	})
-	for _, test := range accepted {
-		step(t, test.name, func(t *testing.T) {
-			path := filepath.Join(w.project, filepath.FromSlash(test.name))
+	step(t, "bytes", func(t *testing.T) {
+		for _, test := range accepted {
 			if test.before != "" {
 				w.file(test.name, test.before)
 			}
-			d := proposed(cli, test.name)
-			if d.Proposed != test.proposed {
-				t.Errorf("it proposes %q, want %q", d.Proposed, test.proposed)
+		}
+		cli.ask("change bytes")
+		for _, test := range accepted {
+			path := filepath.Join(w.project, filepath.FromSlash(test.name))
+			d := next(t, "diff", e.opened)
+			if d.Path != path || d.Proposed != test.proposed {
+				t.Fatalf("the diff is %+v, want %q of %s", d, test.proposed, test.name)
 			}
 			accept(d, test.answer)
-			cli.see(changedFile(test.name))
-			w.wantFile(path, test.want)
 			e.wantWritten(d)
-		})
-	}
+			w.wantFile(path, test.want)
+		}
+		cli.see(changedFile("bytes"))
+	})
 	// The agent takes an accept of the old text for a rejection.
 	step(t, "the old text", func(t *testing.T) {
 		w.file("old.txt", "old\n")
