@@ -1743,6 +1743,10 @@ func TestNeovimSetup(t *testing.T) {
 			t.Errorf("setup(%s): %q, want %q", options, got, want)
 		}
 	}
+	// Empty tables are lists in Vim script.
+	d.ask(`luaeval('(function() vim.g.pollux = {}; require("pollux").setup({terminal = {}}) end)()')`)
+	d.press(":Pollux gemini", "Enter")
+	d.until("&buftype", "terminal")
 }
 
 // A buffer can hold NUL bytes, and Vim script cannot: they would become line ends in the file.

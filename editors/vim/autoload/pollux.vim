@@ -21,13 +21,19 @@ endfunction
 " Returns the value of an option: from setup(), otherwise from g:pollux, otherwise the
 " default.
 function! pollux#Option(name) abort
-  let options = extend(copy(s:defaults), get(g:, 'pollux', {}))
+  let options = extend(copy(s:defaults), s:Global())
   return extend(options, s:given)[a:name]
+endfunction
+
+" Returns g:pollux. An empty table of Lua arrives as a list.
+function! s:Global() abort
+  let options = get(g:, 'pollux', {})
+  return empty(options) ? {} : options
 endfunction
 
 " Returns what is wrong with the options, or an empty string.
 function! pollux#WrongOption() abort
-  let options = extend(copy(get(g:, 'pollux', {})), s:given)
+  let options = extend(copy(s:Global()), s:given)
   for name in keys(options)
     if !has_key(s:defaults, name)
       return printf('unknown option "%s"; see :help pollux-options', name)

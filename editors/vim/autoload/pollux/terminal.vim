@@ -48,7 +48,10 @@ function! s:LastName() abort
 endfunction
 
 function! s:Split() abort
-  let t = extend({'position': 'botright vertical', 'size': 0.4}, pollux#Option('terminal'))
+  let t = {'position': 'botright vertical', 'size': 0.4}
+  if !empty(pollux#Option('terminal')) " an empty table of Lua is a list
+    call extend(t, pollux#Option('terminal'))
+  endif
   execute t.position 'split'
   let vertical = t.position =~# 'vert'
   let size = t.size < 1 ? float2nr((vertical ? &columns : &lines) * t.size) : float2nr(t.size * 1.0)
