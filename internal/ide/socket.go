@@ -3,6 +3,7 @@ package ide
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"pollux/internal/companion"
 	"pollux/internal/editor"
 	"pollux/internal/sys/sock"
 )
@@ -77,6 +79,10 @@ func (h *Host) serveConn(conn net.Conn) {
 		}
 		s := h.socketServer(string(start))
 		if s == nil {
+			if peer, ok := sock.PeerOf(conn); ok && peer.PID != 0 && sock.Confined(peer.PID) {
+				companion.Serve(rwc, refuse)
+				return
+			}
 			h.Companion.Attach(rwc)
 			return
 		}
@@ -86,6 +92,12 @@ func (h *Host) serveConn(conn net.Conn) {
 			return
 		}
 	}
+}
+
+// refuse answers an asked agent behind the wall, which could otherwise accept a change of its own
+// and make the companion write the file.
+func refuse(editor.InitializeParams) (*companion.Companion, error) {
+	return nil, errors.New("the companion serves no program that cannot gain privileges (no_new_privs), as asked agents cannot: start it outside of that sandbox")
 }
 
 // socketServer returns a server whose preamble begins with start, or nil.

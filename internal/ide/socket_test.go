@@ -1,10 +1,13 @@
 package ide
 
 import (
+	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -84,6 +87,35 @@ func TestSocketOutlivesAFailedAccept(t *testing.T) {
 	defer c.Close()
 	if _, err := c.Initialize(t.Context(), editor.InitializeParams{}); err != nil {
 		t.Errorf("the socket does not answer: %v", err)
+	}
+}
+
+// An asked agent behind the wall reaches the companion's socket. It could accept a change of its own
+// there, and the companion, which is outside of the wall, would write the file.
+func TestSocketServesNoAskedAgent(t *testing.T) {
+	if path := os.Getenv("POLLUX_TEST_SOCKET"); path != "" { // behind the wall
+		conn, err := sock.Dial(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := editor.NewClient(conn, editor.Handler{})
+		defer c.Close()
+		_, err = c.Initialize(t.Context(), editor.InitializeParams{})
+		fmt.Println("initialized:", err)
+		return
+	}
+	setpriv, err := exec.LookPath("setpriv")
+	if err != nil {
+		t.Skip(err)
+	}
+	h := newHost(t, newConfig(t), protocols)
+	for want, argv := range map[string][]string{"initialized: <nil>": nil, "no_new_privs": {setpriv, "--no-new-privs"}} {
+		argv = append(argv, os.Args[0], "-test.run=^"+t.Name()+"$")
+		cmd := exec.Command(argv[0], argv[1:]...)
+		cmd.Env = append(os.Environ(), "POLLUX_TEST_SOCKET="+h.socket.path)
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("%q: %v, %s; want %q", argv, err, out, want)
+		}
 	}
 }
 
