@@ -66,7 +66,7 @@ var securityTests = map[string]string{
 	"Everything else needs an unused link or the page's secret":                              "TestPageIsPrivate",
 	"cannot control your terminal":                                                           "TestVisible TestReviewSeveral TestLine TestOutputSteersNoTerminal TestFitShowsNamesPlainly TestClientNamesAreShort TestJournalShowOnATerminal TestJournalRestorePrintsPathsSafely",
 	"They do not reach a shell where editors call one":                                       "TestKakoune TestHelix",
-	"No symbolic link leads a review, a save or a restore out of the workspace":              "TestWhatCannotBeDisplayedIsAnsweredInTheTerminal TestDecisionsStayInTheWorkspace TestReplaceInStaysInside TestJournalRestoreAfterALinkChanged",
+	"No symbolic link leads a review, a save or a restore out of the workspace":              "TestWhatCannotBeDisplayedIsAnsweredInTheTerminal TestHiddenChangeOutsideTheWorkspace TestDecisionsStayInTheWorkspace TestReplaceInStaysInside TestJournalRestoreAfterALinkChanged",
 	"Files that are ignored or look like secrets are not sent to the agent":                  "TestExcluded TestSendExcluded",
 	"nor are their diagnostics":                                                              "TestDiagnostics TestEmacsElsewhere",
 	"A file whose ignore rules cannot all be read, or are too many, is not sent":             "TestIgnoreFilesAreBounded TestUnreadableRulesExclude",
