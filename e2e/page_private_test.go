@@ -60,6 +60,8 @@ document.getElementById("go").onclick = async () => {
   const loaded = new Promise(done => { f.onload = done; });
   document.body.append(f);
   await loaded;
+  // The page's policy takes the window from its opener once it is loaded.
+  for (let i = 0; i < 200 && !w.closed; i++) await new Promise(done => setTimeout(done, 50));
   await fetch("/review/x");
   await fetch("/review/events");
   for (const path of ["", "app.js", "events", "login", "rpc"]) {
