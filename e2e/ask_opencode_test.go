@@ -91,9 +91,8 @@ func TestAskOpencode(t *testing.T) {
 
 	// Without a login, it would ask a free service. It has the catalogue of models.
 	w.writeHome(config, "{}")
-	a.env = slices.DeleteFunc(a.env, func(kv string) bool { return strings.HasPrefix(kv, catalogue) })
+	a.env = slices.DeleteFunc(a.env, func(kv string) bool { return strings.HasPrefix(kv, opencodeModels) })
 	c := w.runner(a.row, &a)
-	c.source.Env = slices.DeleteFunc(c.source.Env, func(kv string) bool { return strings.HasPrefix(kv, opencodeModels) })
 	c.fails("without a login", agent.Auth, "opencode auth login", nil)
 	// Nor does it ask that service while the user has another one.
 	c.source.Env = append(c.source.Env, "ANTHROPIC_API_KEY=none")

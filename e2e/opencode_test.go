@@ -13,16 +13,11 @@ import (
 )
 
 // installOpencode writes opencode's settings. It asks before it edits a file or runs a
-// command. It does not know the models of the world: reading their catalogue is a third of its start.
+// command. It returns the command and its variables.
 func (w *world) installOpencode() (bin string, env []string) {
 	w.t.Helper()
-	w.writeHome("models.json", "{}")
-	bin, env = w.configure("opencode")
-	return bin, append(env, catalogue+filepath.Join(w.home, "models.json"))
+	return w.configure("opencode")
 }
-
-// catalogue begins the variable that names opencode's catalogue of models.
-const catalogue = "OPENCODE_MODELS_PATH="
 
 // startTimeout limits the start of opencode on a busy machine: it takes 10 s of CPU time.
 const startTimeout = 4 * time.Minute
