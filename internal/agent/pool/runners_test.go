@@ -62,7 +62,7 @@ func testRunner(t *testing.T, d double, kind string) {
 			s.Want("fake:big=320000", strings.Repeat("0123456789abcdef", 20000)) // more than a pipe holds
 		},
 		"a retry": func(t *testing.T, s *agenttest.Bench) {
-			s.Want("fake:retry=20", "after a retry")
+			s.Want("fake:retry=500", "after a retry") // the CLI waits at least a second
 			s.WantEvent("agent.Retry{Attempt:1")
 		},
 		"empty": func(t *testing.T, s *agenttest.Bench) {
