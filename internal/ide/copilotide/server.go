@@ -73,6 +73,12 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 	case !gate.SameSecret(r.Header.Get("Authorization"), scheme+s.nonce):
 		mcp.TurnAway(w, r, http.StatusUnauthorized, "the nonce is missing or wrong: it is in the lock file")
 	default:
+		// The contract does not ask for MCP's headers.
+		for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream"} {
+			if r.Header.Get(name) == "" {
+				r.Header.Set(name, value)
+			}
+		}
 		return true
 	}
 	return false

@@ -148,7 +148,6 @@ endfunction
 
 " Shows the user a message.
 function! pollux#nvim#Show(text, level) abort
-  redraw " otherwise Neovim asks for Enter after a second message
   call s:Lua('notify', a:text, a:level)
 endfunction
 

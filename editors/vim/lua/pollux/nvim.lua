@@ -10,7 +10,14 @@ function M.notify(text, level)
   if builtin then -- a plugin that has replaced it shows all of the text
     text = vim.fn["pollux#client#Fitting"](text)
   end
-  vim.notify(text, ({ warning = levels.WARN, error = levels.ERROR })[level] or levels.INFO)
+  -- Inside a function of Vim script, Neovim says where an error was and asks for Enter.
+  vim.schedule(function()
+    if vim.v.exiting ~= vim.NIL then
+      return -- a message could ask for a key, and Neovim would wait for it
+    end
+    vim.cmd("redraw") -- otherwise Neovim asks for Enter after a second message
+    vim.notify(text, ({ warning = levels.WARN, error = levels.ERROR })[level] or levels.INFO)
+  end)
 end
 
 --- Lets the user choose one of several lines.
