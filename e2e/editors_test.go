@@ -1634,32 +1634,42 @@ func TestEditorEnds(t *testing.T) {
 
 // Windows has no SIGTERM: an editor that ends its jobs kills them. The companion learns from
 // the end of its standard input that the editor quits, and has the time to answer its agents.
+// A terminal that is closed meanwhile ends the editor: Neovim used to wait forever.
 func TestEditorQuitsGently(t *testing.T) {
 	for name, file := range map[string]string{"nvim": ".config/nvim/init.vim", "vim": ".vim/vimrc"} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, silent)
-			input, done := filepath.Join(w.home, "input"), filepath.Join(w.home, "done")
-			stub := filepath.Join(w.home, "stub")
-			script := fmt.Sprintf("#!/bin/sh\ncat >'%s'\nsleep 0.5\ntouch '%s'\n", input, done)
-			if err := os.WriteFile(stub, []byte(script), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			w.config(file, fmt.Sprintf("let g:pollux = {'command': '%s'}\n", stub))
-			kind := kindOf(name)
-			d := w.begin(kind, w.file("a.txt", "one\n"))
-			waitFor(t, "the stub to start", func() bool {
-				data, _ := os.ReadFile(input)
-				return strings.Contains(string(data), "initialize")
+		for _, hangup := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, hangup %v", name, hangup), func(t *testing.T) {
+				w := newWorld(t, silent)
+				input, quits, done := filepath.Join(w.home, "input"), filepath.Join(w.home, "quits"), filepath.Join(w.home, "done")
+				stub := filepath.Join(w.home, "stub")
+				script := fmt.Sprintf("#!/bin/sh\ncat >'%s'\ntouch '%s'\nsleep 0.5\ntouch '%s'\n", input, quits, done)
+				if err := os.WriteFile(stub, []byte(script), 0o700); err != nil {
+					t.Fatal(err)
+				}
+				w.config(file, fmt.Sprintf("let g:pollux = {'command': '%s'}\n", stub))
+				kind := kindOf(name)
+				d := w.begin(kind, w.file("a.txt", "one\n"))
+				waitFor(t, "the stub to start", func() bool {
+					data, _ := os.ReadFile(input)
+					return strings.Contains(string(data), "initialize")
+				})
+				below := children(t, d.PID)
+				d.press(handsOf(kind).quit...)
+				if hangup {
+					waitFor(t, "the end of the stub's input", func() bool {
+						_, err := os.Stat(quits)
+						return err == nil
+					})
+					send(t, d.PID, signals["SIGHUP"])
+				}
+				for _, pid := range append(below, d.PID) {
+					waitGone(t, pid)
+				}
+				if _, err := os.Stat(done); err != nil && !hangup {
+					t.Errorf("the stub was killed: %v", err)
+				}
 			})
-			below := children(t, d.PID)
-			d.press(handsOf(kind).quit...)
-			for _, pid := range append(below, d.PID) {
-				waitGone(t, pid)
-			}
-			if _, err := os.Stat(done); err != nil {
-				t.Errorf("the stub was killed: %v", err)
-			}
-		})
+		}
 	}
 }
 

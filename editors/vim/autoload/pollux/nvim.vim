@@ -83,10 +83,11 @@ function! s:Exited(code) abort
 endfunction
 
 " Waits for the companion. Neovim kills running jobs; on Windows there is no gentle signal.
+" With jobwait(), Neovim never ends if its terminal is closed meanwhile.
 function! s:Leave() abort
   if s:job > 0
     call chanclose(s:job, 'stdin')
-    call jobwait([s:job], s:EXIT_TIMEOUT)
+    call wait(s:EXIT_TIMEOUT, {-> s:job == 0}, 10)
   endif
 endfunction
 
