@@ -1637,8 +1637,8 @@ func TestEditorEnds(t *testing.T) {
 // A terminal that is closed meanwhile ends the editor: Neovim used to wait forever.
 func TestEditorQuitsGently(t *testing.T) {
 	for name, file := range map[string]string{"nvim": ".config/nvim/init.vim", "vim": ".vim/vimrc"} {
-		for _, hangup := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, hangup %v", name, hangup), func(t *testing.T) {
+		for ends, hangup := range map[string]bool{"waits": false, "is hung up": true} {
+			t.Run(name+" "+ends, func(t *testing.T) {
 				w := newWorld(t, silent)
 				input, quits, done := filepath.Join(w.home, "input"), filepath.Join(w.home, "quits"), filepath.Join(w.home, "done")
 				stub := filepath.Join(w.home, "stub")
