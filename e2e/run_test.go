@@ -184,7 +184,7 @@ func TestRunBesideAnEditor(t *testing.T) {
 	w.edit(nil)
 	beside := w.pollux("run", "--no-browser", "--", "true")
 	const says = "Test Editor is open in this folder, but does not see this agent: " +
-		"to connect the two, start it with `pollux run --attach -- "
+		"to connect the agent to it, start the agent with `pollux run --attach -- "
 	if strings.Contains(alone, "--attach") || !strings.Contains(beside, says) {
 		t.Errorf("without an editor: %s\nbeside one: %s", alone, beside)
 	}

@@ -147,7 +147,7 @@ func (r *running) runHere(cmd *cobra.Command, s session) error {
 	if !anyChanged(cmd, "root", "include-ignored", "listen", "host-name") {
 		socket, inEditor := otherRun(ctx)
 		if inEditor != "" {
-			say(r.streams.Err, "%s is open in this folder, but does not see this agent: to connect the two, start it with `%s`",
+			say(r.streams.Err, "%s is open in this folder, but does not see this agent: to connect the agent to it, start the agent with `%s`",
 				inEditor, "pollux run --attach "+shell.EndOfFlags()+" "+s.agent.Name)
 		}
 		if socket != "" {

@@ -89,6 +89,9 @@ func (d *diff) refusesLocked(ev event) error {
 			d.agent)
 	case ev == evSave && d.state == journal.Open:
 		return fmt.Errorf("%s still waits for this diff: accept or reject it", d.agent)
+	case ev == evSave && d.outside != "":
+		return fmt.Errorf("%s is outside the workspace: `pollux journal restore %s` writes it, diff/reject discards the change",
+			d.target.actual(), d.id)
 	}
 	return nil
 }

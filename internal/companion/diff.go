@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -325,7 +324,7 @@ func (c *Companion) newDiff(s Session, p Proposal, path string) *diff {
 	outside := ""
 	if errors.Is(err, errOutside) && p.Hidden && !paths.OnOtherServer(roots, path) {
 		outside = strings.Join(roots, ", ")
-		t, err = newTarget(path, []string{filepath.VolumeName(path) + string(filepath.Separator)})
+		t, err = newTarget(path, []string{existingDir(paths.Real(path))})
 	}
 	name, version := s.Client()
 	d := &diff{
@@ -530,9 +529,12 @@ func (c *Companion) Disconnect(s Session) {
 	}
 	for _, d := range ended {
 		c.end(d)
+		next := "save it or discard it"
+		if d.outside != "" {
+			next = fmt.Sprintf("discard it, or write it with `pollux journal restore %s`", d.id)
+		}
 		c.show(editor.Message{Level: "warning", Diff: d.id, Text: fmt.Sprintf(
-			"%s, which proposed the change to %s, has ended. The proposal is kept: save it or discard it.",
-			d.agent, d.path())})
+			"%s, which proposed the change to %s, has ended. The proposal is kept: %s.", d.agent, d.path(), next)})
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"pollux/internal/editor"
 	"pollux/internal/sys/systest"
 )
 
@@ -41,6 +42,24 @@ func TestHiddenChangeOutsideTheWorkspace(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
+	// Pollux itself writes only in the workspace: the agent that would have written has ended.
+	if err := c.Propose(s, Proposal{Path: link, Text: "new\n", Hidden: true}); err != nil {
+		t.Fatal(err)
+	}
+	receive(t, v.texts)
+	d := receive(t, v.opened)
+	c.Disconnect(s)
+	if text := receive(t, v.texts); !strings.Contains(text, "pollux journal restore "+d.ID) {
+		t.Errorf("the user reads %q", text)
+	}
+	if res, err := c.save(editor.DiffAccept{ID: d.ID, Content: "new\n"}); err == nil || !strings.Contains(err.Error(), outside+" is outside the workspace") {
+		t.Errorf("save: %+v, %v", res, err)
+	}
+	if text, err := os.ReadFile(outside); err != nil || string(text) != "old\n" {
+		t.Errorf("the file outside holds %q, %v", text, err)
+	}
+	s = c.connect(t, newFakeSession())
 
 	// What cannot be displayed is not shown in the agent's terminal, either.
 	if err := os.WriteFile(outside, []byte("caf\xe9"), 0o600); err != nil {

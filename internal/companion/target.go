@@ -20,12 +20,12 @@ import (
 // maxFile bounds the files that can be displayed, in bytes.
 const maxFile = 64 << 20
 
-// A target is the file that a diff changes. It is read and written through its
-// workspace root, so that no symbolic link leads out of the workspace, no matter
-// when it was made.
+// A target is the file that a diff changes. It is read and written through its root, so that no
+// symbolic link leads out of the workspace, no matter when it was made. For a file outside the
+// workspace, the root is the deepest existing directory above it.
 type target struct {
 	path string // absolute and clean: see cleanPath
-	root string // the workspace root that holds it, a real path; see [Proposal.Hidden]
+	root string // the directory that holds it, a real path
 	name string // its real path, relative to root
 }
 
@@ -49,6 +49,18 @@ var errOutside = errors.New("it is not inside the workspace")
 func versionOf(data []byte) string {
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])
+}
+
+// existingDir returns the deepest existing directory above a real path.
+func existingDir(path string) string {
+	dir := filepath.Dir(path)
+	for dir != filepath.Dir(dir) {
+		if info, err := os.Stat(dir); err == nil && info.IsDir() {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	return dir
 }
 
 // cleanPath returns a path of an agent as editors name it: with the separators of the

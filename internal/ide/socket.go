@@ -3,7 +3,6 @@ package ide
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -67,6 +66,7 @@ func (s *socket) close() {
 // and otherwise a client, which the companion refuses unless it speaks the editor
 // protocol.
 func (h *Host) serveConn(conn net.Conn) {
+	confined := sock.ConfinedPeer(conn)
 	r := bufio.NewReader(conn)
 	rwc := struct {
 		io.Reader
@@ -79,7 +79,7 @@ func (h *Host) serveConn(conn net.Conn) {
 		}
 		s := h.socketServer(string(start))
 		if s == nil {
-			if peer, ok := sock.PeerOf(conn); ok && peer.PID != 0 && sock.Confined(peer.PID) {
+			if confined {
 				companion.Serve(rwc, refuse)
 				return
 			}
@@ -97,7 +97,7 @@ func (h *Host) serveConn(conn net.Conn) {
 // refuse answers an asked agent behind the wall, which could otherwise accept a change of its own
 // and make the companion write the file.
 func refuse(editor.InitializeParams) (*companion.Companion, error) {
-	return nil, errors.New("the companion serves no program that cannot gain privileges (no_new_privs), as asked agents cannot: start it outside of that sandbox")
+	return nil, sock.ErrConfined
 }
 
 // socketServer returns a server whose preamble begins with start, or nil.

@@ -275,7 +275,7 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) {
 	c := &serverConn{server: s, since: time.Now(), ctx: ctx, cancels: make(map[int]context.CancelFunc)}
 	conn.SetReadDeadline(time.Now().Add(helloTimeout))
 	// The pool is outside of the wall: it would run the programs of an asked agent there.
-	confined := ok && peer.PID != 0 && sock.Confined(peer.PID)
+	confined := sock.ConfinedPeer(conn)
 	if l.greeting(&c.hello) != nil || !c.welcome(l, confined) {
 		return
 	}
@@ -314,7 +314,7 @@ func (c *serverConn) welcome(l *link, confined bool) bool {
 	case c.hello.Protocol != Protocol:
 		err = otherProtocol(s.Version)
 	case confined:
-		err = errors.New("the pool serves no program that cannot gain privileges (no_new_privs), as asked agents cannot: start the bridge outside of that sandbox")
+		err = sock.ErrConfined
 	default:
 		c.asked, err = s.agent(c.hello.Agent)
 	}

@@ -20,7 +20,7 @@ type Change struct {
 // entry. So its methods only note what the entry should have, and [Record.Flush] writes everything
 // that is missing. A failed write is repeated with the next one.
 //
-// A caller may hold any lock while it calls a method other than Flush. Lock order: writing, the
+// A caller may hold any lock while it calls a method other than Flush and Has. Lock order: writing, the
 // journal's locks; mu is taken last.
 type Record struct {
 	journal *Journal

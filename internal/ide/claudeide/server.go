@@ -104,6 +104,7 @@ func New(cfg Config) (*Server, error) {
 // serveHTTP serves a session on a connection, once it has refused web pages, which
 // always send an Origin, and clients without the token.
 func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
+	defer crash.Report()
 	if len(r.Header.Values("Origin")) > 0 {
 		http.Error(w, "requests from web pages are not served", http.StatusForbidden)
 		return

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"pollux/internal/crash"
 	"pollux/internal/gate"
 	"pollux/internal/jsonrpc"
 )
@@ -139,6 +140,7 @@ func (s *httpSession) expire() {
 
 // ServeHTTP serves a request.
 func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer crash.Report()
 	if !e.Admit(w, r) {
 		return
 	}
@@ -178,7 +180,8 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // unfit returns why the headers of a request are not those of MCP, and the status that says so; 0
 // if they are.
 func unfit(r *http.Request) (status int, why string) {
-	if v := cmp.Or(r.Header.Get(protocolHeader), impliedVersion); v != impliedVersion && !slices.Contains(ProtocolVersions, v) {
+	v := cmp.Or(r.Header.Get(protocolHeader), impliedVersion)
+	if r.Header.Get(sessionHeader) != "" && v != impliedVersion && !slices.Contains(ProtocolVersions, v) {
 		return http.StatusBadRequest, fmt.Sprintf("protocol version %.40q is not supported: use one of %s",
 			v, strings.Join(ProtocolVersions, ", "))
 	}
