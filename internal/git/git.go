@@ -24,13 +24,16 @@ type Repository struct {
 }
 
 // WithoutFilters returns a variable for a program that runs git itself, in dir: its commands, such
-// as status, then start no filter that the repository's configuration names.
+// as status, then start no filter, hook or monitor that the repository's configuration names.
 func WithoutFilters(dir string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	g := Repository{Context: ctx, Dir: dir}
 	names, _ := g.Output("config", "--null", "--name-only", "--get-regexp", `^filter\.`) // fails if there are none
-	set := []string{"diff.ignoreSubmodules=dirty"}                                       // a submodule has its own configuration
+	set := []string{
+		quoted("diff.ignoreSubmodules", "dirty"), // a submodule has its own configuration
+		quoted("core.fsmonitor", "false"), quoted("core.hooksPath", os.DevNull),
+	}
 	done := make(map[string]bool)
 	for name := range strings.SplitSeq(names, "\x00") {
 		i := strings.LastIndexByte(name, '.')
@@ -39,15 +42,20 @@ func WithoutFilters(dir string) string {
 		}
 		filter := name[:i]
 		done[filter] = true
-		set = append(set, filter+".clean=", filter+".process=", filter+".smudge=", filter+".required=false")
+		set = append(set, quoted(filter+".clean", ""), quoted(filter+".process", ""), quoted(filter+".smudge", ""),
+			quoted(filter+".required", "false"))
 	}
-	// The way in which git passes -c to the commands that it runs. GIT_CONFIG_KEY_0 and so on would
-	// look like secrets to agents.
-	quote := strings.NewReplacer("'", `'\''`, "!", `'\!'`)
-	for i, kv := range set {
-		set[i] = "'" + quote.Replace(kv) + "'"
-	}
+	// GIT_CONFIG_KEY_0 and so on would look like secrets to agents.
 	return "GIT_CONFIG_PARAMETERS=" + strings.Join(set, " ")
+}
+
+// quoted returns a setting in the form in which git passes -c to the commands that it runs.
+func quoted(key, value string) string {
+	quote := strings.NewReplacer("'", `'\''`, "!", `'\!'`).Replace
+	if strings.Contains(key, "=") { // git before 2.31 fails then, and runs nothing
+		return "'" + quote(key) + "'='" + quote(value) + "'"
+	}
+	return "'" + quote(key+"="+value) + "'"
 }
 
 // Output returns the output of a command. If the command fails, that is the output so far.

@@ -26,7 +26,7 @@ func TestWhyItEnded(t *testing.T) {
 	}
 }
 
-// A status with the variables runs no filter of the repository, and without them it does.
+// A status with the variables runs no filter, hook or monitor of the repository, and without them it does.
 func TestWithoutFilters(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the filter is a command of a Unix shell")
@@ -43,34 +43,48 @@ func TestWithoutFilters(t *testing.T) {
 	}
 	write := func(name, text string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// status reports whether the filter ran for a file whose text may have changed.
-	status := func(env []string) bool {
+	// wantSafe checks that a status of a file whose text may have changed runs a program, and with
+	// the variables does not.
+	wantSafe := func(what string) {
 		t.Helper()
-		os.Remove(ran)
-		if err := os.Chtimes(filepath.Join(dir, "a.txt"), time.Time{}, time.Now().Add(time.Hour)); err != nil {
-			t.Fatal(err)
+		for _, env := range [][]string{nil, {WithoutFilters(dir)}} {
+			os.Remove(ran)
+			if err := os.Chtimes(filepath.Join(dir, "a.txt"), time.Time{}, time.Now().Add(time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+			git(env, "status", "--short")
+			switch _, err := os.Stat(ran); {
+			case env == nil && err != nil:
+				t.Fatalf("%s does not run: this test proves nothing", what)
+			case env != nil && err == nil:
+				t.Errorf("%s ran", what)
+			}
 		}
-		git(env, "--no-optional-locks", "status", "--short")
-		_, err := os.Stat(ran)
-		return err == nil
 	}
 	git(nil, "init", "-q")
 	write("a.txt", "text\n")
 	git(nil, "add", "a.txt")
-	write(".gitattributes", "*.txt filter=evil!'s.one\n")
-	for _, key := range []string{"clean", "process"} {
-		git(nil, "config", "filter.evil!'s.one."+key, "touch '"+ran+"'; cat")
-		git(nil, "config", "filter.evil!'s.one.required", strconv.FormatBool(key == "clean"))
-		if !status(nil) {
-			t.Fatalf("%s does not run: this test proves nothing", key)
+	for _, filter := range []string{"evil!'s.one", "evil=one"} {
+		write(".gitattributes", "*.txt filter="+filter+"\n")
+		for _, key := range []string{"clean", "process"} {
+			git(nil, "config", "filter."+filter+"."+key, "touch '"+ran+"'; cat")
+			git(nil, "config", "filter."+filter+".required", strconv.FormatBool(key == "clean"))
+			wantSafe(filter + "." + key)
+			git(nil, "config", "--remove-section", "filter."+filter)
 		}
-		if status([]string{WithoutFilters(dir)}) {
-			t.Errorf("%s ran", key)
-		}
-		git(nil, "config", "--remove-section", "filter.evil!'s.one")
 	}
+	write(".git/hooks/post-index-change", "#!/bin/sh\ntouch '"+ran+"'\n")
+	wantSafe("a hook")
+	write(".git/hooks/post-index-change", "#!/bin/sh\n")
+	write("monitor", "#!/bin/sh\ntouch '"+ran+"'\n")
+	git(nil, "config", "core.fsmonitor", filepath.Join(dir, "monitor"))
+	wantSafe("a monitor")
 }
