@@ -60,17 +60,21 @@ func (c *calls) allow(call, file string) bool {
 	dir := c.conn.dir
 	c.conn.mu.Unlock()
 	file = cmp.Or(file, c.files[call])
-	if file == "" { // searches in the whole directory
-		return c.names[call] != "read"
+	search := slices.Contains(searches, c.names[call])
+	if file == "" {
+		return search // in the whole directory
 	}
 	if !filepath.IsAbs(file) {
 		file = filepath.Join(dir, file)
 	}
-	if c.names[call] == "read" {
-		return paths.LeadsOut(dir, append(instructions(dir, file), file)...) == ""
+	if search {
+		return paths.LeadsOut(dir, file) == ""
 	}
-	return paths.LeadsOut(dir, file) == ""
+	return paths.LeadsOut(dir, append(instructions(dir, file), file)...) == ""
 }
+
+// searches are the names of tools that add no instructions to what they find.
+var searches = []string{"grep", "glob", "list"}
 
 // instructionFiles are the names of files with instructions for agents.
 var instructionFiles = []string{"AGENTS.md", "CLAUDE.md", "CONTEXT.md"}

@@ -89,9 +89,10 @@ func TestCallsAllow(t *testing.T) {
 	}
 	for call, want := range map[string]bool{
 		"read below/a.txt": true, "read in/a.txt": true, "read none": true, "read .": true, "read " + filepath.Join(dir, "below"): true,
-		"grep ": true, "glob ": true, "grep below": true,
+		"grep ": true, "glob ": true, "list ": true, "grep below": true, "grep evil/a.txt": true, "other below/a.txt": true,
 		"read ": false, "read file": false, "read out/secret": false, "read below/../../outside/secret": false, "read evil/a.txt": false,
 		"read " + filepath.Join(dir, "file"): false, "grep out": false, "glob out": false, "grep file": false, "glob ..": false,
+		"other ": false, " ": false, "other evil/a.txt": false, " evil/a.txt": false,
 	} {
 		tool, file, _ := strings.Cut(call, " ")
 		c := &calls{Client: ignore{}, conn: &conn{dir: dir}, names: make(map[string]string), files: make(map[string]string)}
