@@ -107,7 +107,31 @@ func TestLeadsOut(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	linked := filepath.Join(home, "linked")
+	path := filepath.Join(linked, "docs", "a.instructions.md")
+	link(secret, path)
+	link("../docs", filepath.Join(linked, ".github", "instructions"))
+	if got := leadsOut(env, linked); got != path {
+		t.Errorf("a link in a linked directory: %q", got)
+	}
+	more := filepath.Join(home, "more")
+	path = filepath.Join(more, ".github", "instructions", "a")
+	link(secret, filepath.Join(more, "docs", "a.instructions.md"))
+	link("../../docs", path)
+	if got := leadsOut(env, more); got != path {
+		t.Errorf("a link to a directory: %q", got)
+	}
+	outside := filepath.Join(home, "outside")
+	path = filepath.Join(outside, ".github", "instructions")
+	link(root, path)
+	if got := leadsOut(env, outside); got != path {
+		t.Errorf("a link to a directory outside: %q", got)
+	}
 	fine := filepath.Join(home, "fine")
+	if err := os.MkdirAll(filepath.Join(fine, "docs", "a"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	link("../docs", filepath.Join(fine, ".github", "instructions"))
 	link("docs/agents.md", filepath.Join(fine, "AGENTS.md"))
 	if got := leadsOut(env, fine); got != "" {
 		t.Error(got)

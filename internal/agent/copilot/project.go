@@ -69,6 +69,9 @@ func leadsOut(env agent.Env, dir string) string {
 		if path := paths.LeadsOut(d, instructions(d)...); path != "" {
 			return path
 		}
+		if path := linkBelow(d, filepath.Join(d, instructionsDir)); path != "" {
+			return path
+		}
 		if d == filepath.Dir(d) {
 			break
 		}
@@ -76,16 +79,30 @@ func leadsOut(env agent.Env, dir string) string {
 	return ""
 }
 
+// instructionsDir is a project's directory with more instructions.
+var instructionsDir = filepath.Join(".github", "instructions")
+
 // instructions returns the paths of a directory's instructions for agents.
 func instructions(dir string) (all []string) {
 	for _, name := range []string{"AGENTS.md", "CLAUDE.md", "GEMINI.md", ".github/copilot-instructions.md"} {
 		all = append(all, filepath.Join(dir, filepath.FromSlash(name)))
 	}
-	filepath.WalkDir(filepath.Join(dir, ".github", "instructions"), func(path string, _ fs.DirEntry, err error) error {
-		if err == nil {
-			all = append(all, path)
+	return append(all, filepath.Join(dir, instructionsDir))
+}
+
+// linkBelow returns the path of a link below a directory in dir that leads out of dir, or to
+// another directory, or "".
+func linkBelow(dir, below string) (found string) {
+	filepath.WalkDir(paths.Real(below), func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return nil
+		}
+		info, err := os.Stat(path)
+		if paths.LeadsOut(dir, path) != "" || err == nil && info.IsDir() && !e.IsDir() {
+			found = path
+			return fs.SkipAll
 		}
 		return nil
 	})
-	return all
+	return found
 }
