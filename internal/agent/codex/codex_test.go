@@ -212,6 +212,9 @@ func TestCommand(t *testing.T) {
 	if args := launch(); strings.Contains(args, "project_doc_max_bytes") {
 		t.Errorf("the arguments are %s", args)
 	}
+	if args := launch(); !strings.Contains(args, "project_doc_fallback_filenames=[]") {
+		t.Errorf("it follows links of other names: %s", args)
+	}
 	w.write(t, w.home, "secret", "x")
 	instructions := filepath.Join(w.project, "AGENTS.md")
 	if os.Symlink(filepath.Join(w.home, "secret"), instructions) == nil { // not on Windows without Developer Mode

@@ -45,6 +45,7 @@ func serverCommand(l agent.Launch) (agent.Command, error) {
 		"notify=[]", // a program that the CLI runs after each answer
 		// The model's commands do not receive keys.
 		"shell_environment_policy.ignore_default_excludes=false",
+		"project_doc_fallback_filenames=[]", // other names of instructions, which may be links: see below
 	}
 	// The CLI follows a link to instructions, wherever it leads.
 	for _, d := range above(l.Dir) {
