@@ -128,7 +128,7 @@ type Conn struct {
 type Allow func(toolCall, file string) bool
 
 // Rejected is the message of an error for a prompt that ended because a tool call was rejected.
-const Rejected = "it wanted to read outside of the workspace, which is denied"
+const Rejected = "it asked for something that is not allowed here, such as reading outside of the workspace"
 
 // Connect is [NewConn], for [agent.Process].
 func Connect(r io.ReadCloser, w io.WriteCloser, files bool, client agent.Client) agent.Conn {
