@@ -141,7 +141,8 @@ type Result struct {
 	Tokens Tokens
 	// Tools is the number of tool uses.
 	Tools int
-	// Truncated reports whether the answer was longer than [MaxAnswer].
+	// Truncated reports whether the answer was longer than [MaxAnswer], or may lack a part because
+	// the agent's output had a longer one.
 	Truncated bool
 	// Runner is [Spawned] or [Warmed], or empty if no process of the agent was reached.
 	Runner string

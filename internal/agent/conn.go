@@ -66,6 +66,8 @@ const (
 	RetryAnnounced UpdateKind = "retry"
 	// Begun says that a [Driver.OneShot] process has the prompt.
 	Begun UpdateKind = "begun"
+	// Skipped says that a part of the agent's output was too long to read.
+	Skipped UpdateKind = "skipped"
 )
 
 // States of tool calls, and reasons why the agent has ended its work on a prompt.

@@ -57,6 +57,8 @@ func (t *Transcript) Update(how *Process, u Update, now time.Time) {
 		if u.Text != "" && (how.Notice == nil || !how.Notice(u.Text)) {
 			t.text(u.Text, cmp.Or(u.At, now))
 		}
+	case Skipped:
+		t.truncated = true
 	case RetryAnnounced:
 		retry := *u.Retry
 		retry.Message = t.agent.Tidy(t.env, retry.Message)

@@ -1,6 +1,7 @@
 package gemini
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -244,6 +245,18 @@ func newTranscript() *agent.Transcript {
 // parse returns a parser of a transcript.
 func parse(tr *agent.Transcript) *parser {
 	return &parser{update: func(u agent.Update) { tr.Update(row.OneShot, u, time.Now()) }, ended: make(chan struct{})}
+}
+
+// An answer without a line that is too long to read does not count as complete.
+func TestLineTooLong(t *testing.T) {
+	const before, after = `{"type":"message","role":"assistant","content":"a"}` + "\n", `{"type":"result","status":"success"}` + "\n"
+	for long, want := range map[string]bool{"": false, strings.Repeat("x", maxLine+1) + "\n": true} {
+		tr := newTranscript()
+		parse(tr).read(io.MultiReader(strings.NewReader(before), strings.NewReader(long), strings.NewReader(after)))
+		if r := tr.Result(); r.Answer != "a" || r.Truncated != want {
+			t.Errorf("%d bytes: %+v", len(long), r)
+		}
+	}
 }
 
 // The parser accepts anything.

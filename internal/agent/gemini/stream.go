@@ -65,7 +65,11 @@ func (p *parser) read(r io.Reader) {
 		line, err := lines.ReadLine()
 		p.update(agent.Update{Kind: "line"})
 		p.readLine(line)
-		if _, skipped := errors.AsType[*jsonl.TooLongError](err); err != nil && !skipped {
+		_, skipped := errors.AsType[*jsonl.TooLongError](err)
+		switch {
+		case skipped && !p.hasEnded():
+			p.update(agent.Update{Kind: agent.Skipped})
+		case err != nil && !skipped:
 			return
 		}
 	}
