@@ -15,6 +15,10 @@ lua=$(find vim -name '*.lua')
 node ../scripts/stylua.mjs $lua ../scripts/globals.lua
 HOME=$tmp FILES=$lua nvim --headless --clean -c 'luafile ../scripts/globals.lua' -c 'qa!' || fail "unknown names"
 
+# These commands take a comment at the end of their line for a part of their arguments.
+! grep -nE '^[[:space:]]*(execute|echo[a-z]*|throw|return|normal!?) (.*[[:space:]])?"[[:space:]][^"]*$' \
+	$(grep -rL '^vim9script' vim --include='*.vim') || fail "comments after commands that can take none"
+
 # Load every script, and compile the functions in Vim9 script, which Vim compiles on their
 # first call.
 cp -r vim "$tmp/rtp"

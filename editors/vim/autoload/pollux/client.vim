@@ -1,6 +1,8 @@
 " Runs `pollux ide` and speaks JSON-RPC with it (see docs/PROTOCOL.md in Pollux's
 " repository). The adapter of the editor handles the process and the messages' framing.
 
+let s:cpo = &cpo | set cpo&vim
+
 let s:VERSION = '1.0'
 let s:PROTOCOL = 1
 let s:MAX_FAILURES = 5 " failed starts in a row
@@ -67,8 +69,8 @@ function! s:ShowNext(_) abort
   if !empty(s:unshown)
     call timer_start(0, function('s:ShowNext'))
   endif
-  if v:exiting isnot v:null
-    return " a message could ask for a key, and the editor would wait for it
+  if v:exiting isnot v:null " a message could ask for a key, and the editor would wait for it
+    return
   endif
   call pollux#Host('Show', 'pollux: ' .. text, level)
 endfunction
@@ -87,10 +89,17 @@ function! pollux#client#Fitting(text) abort
   return head .. tail
 endfunction
 
-function! pollux#client#Event(name) abort
-  if exists('#User#Pollux' .. a:name)
+" Runs the user's autocommands for an event. An error in them must not end what Pollux does.
+function! pollux#client#Trigger(name) abort
+  try
     execute 'doautocmd <nomodeline> User Pollux' .. a:name
-  endif
+  catch
+    call pollux#client#Say(printf('an autocommand for Pollux%s failed: %s', a:name, v:exception), 'error')
+  endtry
+endfunction
+
+function! pollux#client#Event(name) abort
+  call pollux#client#Trigger(a:name)
   redrawstatus!
 endfunction
 
@@ -344,4 +353,8 @@ endfunction
 augroup pollux_client
   autocmd!
   autocmd OptionSet encoding call s:EncodingChanged()
+  " Does nothing: without any autocommand, :doautocmd prints a message.
+  autocmd User Pollux* eval 0
 augroup END
+
+let &cpo = s:cpo

@@ -10,6 +10,8 @@
 " because a key may have been meant for another change. After that it stays ready while
 " it is in view.
 
+let s:cpo = &cpo | set cpo&vim
+
 let s:SUCCESSOR_TIMEOUT = 2000 " ms that a view waits for the proposal that replaces it
 let s:EDIT_DELAY = 200 " ms without typing, after which the text is sent
 let s:MIN_COLUMNS = 100 " for two texts side by side
@@ -311,9 +313,7 @@ function! s:Rested(d, delays, part) abort
   let a:d.settled = 1
   let a:d.since = reltime()
   call s:CaptionOf(a:d)
-  if exists('#User#PolluxDiffReady') " pollux#client#Event() would redraw over a message
-    doautocmd <nomodeline> User PolluxDiffReady
-  endif
+  call pollux#client#Trigger('DiffReady') " pollux#client#Event() would redraw over a message
 endfunction
 
 " Reports whether d can be decided on. A command counts from when the user started to
@@ -596,6 +596,7 @@ function! s:Closed(d, decides) abort
   call s:KeepEdits(a:d)
   if s:shown is a:d
     let s:shown = {}
+    call s:FollowKeys(0)
   endif
   let a:d.dismissed = 1
   call timer_start(0, {-> s:Tidy(a:d)})
@@ -695,8 +696,8 @@ function! s:Written(buf, name) abort
       return
     endif
     call writefile(split(s:TextOf(d), "\n", 1), a:name, 'b')
-    if bufname(d.buf) !=# d.uri
-      execute 'silent keepalt file' fnameescape(d.uri) " after :saveas
+    if bufname(d.buf) !=# d.uri " after :saveas
+      execute 'silent keepalt file' fnameescape(d.uri)
     endif
     call pollux#client#Say('saved a copy to ' .. a:name)
     return
@@ -1107,3 +1108,5 @@ augroup pollux_diff
   autocmd CmdlineEnter : let s:begun = reltime()
   autocmd CmdlineLeave : call s:Typed(getcmdline())
 augroup END
+
+let &cpo = s:cpo
