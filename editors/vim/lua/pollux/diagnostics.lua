@@ -31,6 +31,7 @@ local function found_in(buf)
   local loaded = vim.api.nvim_buf_is_loaded(buf)
   local function position(lnum, col)
     local line = loaded and vim.api.nvim_buf_get_lines(buf, lnum, lnum + 1, false)[1]
+    line = line and line:gsub("%z", " ") -- a string with NUL bytes would reach Vim script as a Blob
     return { line = lnum + 1, character = line and vim.fn["pollux#context#Utf16"](line, col) or col + 1 }
   end
   local found = {}
