@@ -958,6 +958,47 @@ func TestEditorSavesACopy(t *testing.T) {
 	})
 }
 
+// :saveas in a proposal saves a copy too: afterwards, :w still accepts.
+func TestVimSavesAs(t *testing.T) {
+	for _, name := range []string{"nvim", "vim"} {
+		t.Run(name, func(t *testing.T) {
+			d, c, _ := waits(t, kindOf(name), "one\n", "two\n")
+			d.enter()
+			copied := filepath.Join(d.project, "copy.txt")
+			d.press(":saveas "+copied, "Enter")
+			d.see("saved a copy")
+			d.wantFile(copied, "two\n")
+			d.press(":w", "Enter")
+			if got := accepted(t, c); got != "two\n" {
+				t.Errorf("accepted %q", got)
+			}
+		})
+	}
+}
+
+// A user's autocommand can have a pattern for several events. One that fails decides nothing.
+func TestVimEvents(t *testing.T) {
+	for _, name := range []string{"nvim", "vim"} {
+		t.Run(name, func(t *testing.T) {
+			d, c, path := idle(t, kindOf(name), "one\n")
+			d.press(":let g:event = ''", "Enter")
+			d.press(":autocmd User Pollux* let g:event = expand('<amatch>')", "Enter")
+			d.press(":autocmd User PolluxDiff* call Missing()", "Enter")
+			if err := c.OpenDiff(d.context(), path, "two\n"); err != nil {
+				t.Fatal(err)
+			}
+			d.see("pollux: an autocommand")
+			d.shows(path)
+			d.until("g:event", "PolluxDiffReady")
+			d.enter()
+			d.press(":w", "Enter")
+			if got := accepted(t, c); got != "two\n" {
+				t.Errorf("accepted %q", got)
+			}
+		})
+	}
+}
+
 // answer waits for the notification that resolves the CLI's change and returns
 // its method.
 func answer(t *testing.T, c *client.CLI) string {
@@ -1755,8 +1796,37 @@ func TestNeovimSetup(t *testing.T) {
 	}
 	// Empty tables are lists in Vim script.
 	d.ask(`luaeval('(function() vim.g.pollux = {}; require("pollux").setup({terminal = {}}) end)()')`)
-	d.press(":Pollux gemini", "Enter")
+	d.press(`:Pollux gemini My\ text`, "Enter")
 	d.until("&buftype", "terminal")
+	if got := d.ask("nvim_get_chan_info(&channel).argv[-1]"); got != "My text" {
+		t.Errorf("the last argument of the agent is %q", got)
+	}
+	d.ask(`luaeval('(function()
+		vim.g.pollux = {terminal = {size = 20}}
+		require("pollux").setup({terminal = {position = "topleft"}})
+	end)()')`)
+	if got := d.ask("pollux#Option('terminal').position .. pollux#Option('terminal').size"); got != "topleft20" {
+		t.Errorf("the terminal's options are %q", got)
+	}
+	// The window of an agent that has failed can be hidden.
+	d.ask("jobstop(&channel)")
+	d.press("C-\\", "C-n")
+	d.until("mode()", "n")
+	d.command("toggle")
+	d.until("winnr('$')", "1")
+}
+
+// Lua's strings with NUL bytes are no strings in Vim script.
+func TestNeovimDiagnosesNUL(t *testing.T) {
+	d, _, _ := idle(t, kindOf("nvim"), "one\n")
+	got := d.ask(`luaeval('(function()
+		vim.api.nvim_buf_set_lines(0, 0, -1, false, {"a\0b"})
+		vim.diagnostic.set(vim.api.nvim_create_namespace("x"), 0, {{lnum = 0, col = 2, message = "m"}})
+		return require("pollux.diagnostics").report("").files[1].diagnostics[1].range.start.character
+	end)()')`)
+	if got != "3" {
+		t.Errorf("the diagnostic is at column %s", got)
+	}
 }
 
 // A buffer can hold NUL bytes, and Vim script cannot: they would become line ends in the file.

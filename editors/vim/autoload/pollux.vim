@@ -1,4 +1,5 @@
 " Options, and functions for the user's configuration; :help pollux-options describes them.
+let s:cpo = &cpo | set cpo&vim
 let s:here = expand('<sfile>:p:h:h')
 let s:host = has('nvim') ? 'pollux#nvim#' : 'pollux#vim#'
 let s:given = {} " what setup() has set
@@ -19,16 +20,23 @@ function! pollux#Host(name, ...) abort
 endfunction
 
 " Returns the value of an option: from setup(), otherwise from g:pollux, otherwise the
-" default.
+" default. The keys of a dictionary can come from all three.
 function! pollux#Option(name) abort
-  let options = extend(copy(s:defaults), s:Global())
-  return extend(options, s:given)[a:name]
+  let value = s:defaults[a:name]
+  for options in [s:Global(), s:given]
+    let own = get(options, a:name, value)
+    let value = type(value) == v:t_dict ? extend(copy(value), s:Table(own)) : own
+  endfor
+  return value
 endfunction
 
-" Returns g:pollux. An empty table of Lua arrives as a list.
+" Returns a dictionary that may come from Lua, whose empty tables arrive as lists.
+function! s:Table(value) abort
+  return empty(a:value) ? {} : a:value
+endfunction
+
 function! s:Global() abort
-  let options = get(g:, 'pollux', {})
-  return empty(options) ? {} : options
+  return s:Table(get(g:, 'pollux', {}))
 endfunction
 
 " Returns what is wrong with the options, or an empty string.
@@ -91,3 +99,5 @@ function! pollux#Statusline() abort
   endif
   return empty(pollux#client#Agents()) ? '' : 'Pollux'
 endfunction
+
+let &cpo = s:cpo

@@ -12,8 +12,10 @@ if !has('nvim') && (!has('vim9script') || v:version < 900 || !has('job') || !has
   finish
 endif
 
+let s:cpo = &cpo | set cpo&vim
+
 command! -nargs=* -range -bang -complete=customlist,pollux#command#Complete Pollux
-      \ call pollux#command#Run(<q-args>, <range>, <line1>, <line2>)
+      \ call pollux#command#Run(<q-args>, <range>, <line1>, <line2>, [<f-args>])
 
 for s:name in ['open', 'toggle', 'send', 'diagnostics', 'accept', 'reject', 'next', 'list',
       \ 'next-hunk', 'previous-hunk', 'undo-hunk', 'redo-hunk', 'accept-hunk', 'status']
@@ -24,14 +26,19 @@ xnoremap <silent> <Plug>(pollux-open) <Cmd>Pollux open<CR>
 xnoremap <silent> <Plug>(pollux-send) :Pollux send<CR>
 xnoremap <silent> <Plug>(pollux-diagnostics) :Pollux diagnostics<CR>
 
+" Removes an empty buffer of a diff that a session file has restored.
+function! s:Discard(buf) abort
+  call timer_start(0, {-> execute('silent! bwipeout! ' .. a:buf)})
+endfunction
+
 augroup pollux_start
   autocmd!
-  " Removes the empty buffers of diffs that a session file has restored.
-  autocmd BufReadCmd pollux://* let s:gone = str2nr(expand('<abuf>'))
-        \ | call timer_start(0, {-> execute('silent! bwipeout! ' .. s:gone)})
+  autocmd BufReadCmd pollux://* call s:Discard(str2nr(expand('<abuf>')))
   if v:vim_did_enter
     call timer_start(0, {-> pollux#client#Autostart()})
   else
     autocmd VimEnter * call pollux#client#Autostart()
   endif
 augroup END
+
+let &cpo = s:cpo

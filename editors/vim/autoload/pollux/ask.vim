@@ -1,5 +1,7 @@
 " Asks an agent a question, and shows its answer in a buffer.
 
+let s:cpo = &cpo | set cpo&vim
+
 " The agents that can be asked.
 let s:AGENTS = ['gemini', 'codex', 'claude', 'copilot', 'qwen', 'opencode']
 
@@ -56,7 +58,7 @@ function! s:Answers() abort
     execute 'buffer' buf
   else
     execute 'file' s:NAME
-    setlocal buftype=nofile bufhidden=wipe noswapfile filetype=markdown wrap nomodifiable
+    setlocal buftype=nofile bufhidden=wipe noswapfile nobuflisted filetype=markdown wrap nomodifiable
     nnoremap <buffer> q <Cmd>bwipeout!<CR>
     autocmd BufWipeout <buffer> call s:Closed()
     let s:directory = getcwd()
@@ -111,3 +113,5 @@ function! pollux#ask#Ask(agent, question, range) abort
     call win_execute(window, 'normal! G')
   endfor
 endfunction
+
+let &cpo = s:cpo

@@ -1,6 +1,8 @@
 " The highlight groups of the view. A user's own definitions win. The groups link to those of
 " diff mode if the colour scheme defines them.
 
+let s:cpo = &cpo | set cpo&vim
+
 " The colours for diff mode of Vim, and of Neovim up to 0.9, which many colour schemes leave
 " as they are. They cover the colours of the language, and blue on cyan cannot be read.
 let s:STOCK = {
@@ -99,3 +101,5 @@ function! s:Changed() abort
     call pollux#colors#Lend(0, 0)
   endif
 endfunction
+
+let &cpo = s:cpo

@@ -1,5 +1,7 @@
 " The command :Pollux.
 
+let s:cpo = &cpo | set cpo&vim
+
 " The functions below receive the first and the last line of a command's range, or an empty
 " list, and the rest of the command.
 
@@ -146,17 +148,20 @@ function! pollux#command#Complete(lead, line, _) abort
   return filter(all, {_, name -> stridx(name, a:lead) == 0})
 endfunction
 
-function! pollux#command#Run(args, range, line1, line2) abort
+" Runs the command :Pollux with its arguments, as they were typed and as words.
+function! pollux#command#Run(args, range, line1, line2, words) abort
   let given = matchstr(a:args, '^\S*')
   let rest = trim(a:args[len(given) :])
   let name = get({'': 'status', 'accept-hunk': 'redo-hunk'}, given, given) " accept-hunk: its older name
   if has_key(s:COMMANDS, name)
     call s:COMMANDS[name](a:range > 0 ? [a:line1, a:line2] : [], rest)
   elseif index(s:Agents(), name) >= 0
-    call pollux#terminal#Open(name, split(rest))
+    call pollux#terminal#Open(name, a:words[1 :])
   elseif !pollux#client#Ready()
     call pollux#client#Say('Pollux is not running: run :Pollux start; if that fails, see :Pollux log', 'error')
   else
     call pollux#client#Say(printf('unknown command "%s": press Tab after :Pollux for a list', name), 'error')
   endif
 endfunction
+
+let &cpo = s:cpo

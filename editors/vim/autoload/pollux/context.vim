@@ -2,6 +2,8 @@
 " Pollux debounces snapshots and drops those without a difference, so this code is
 " simple.
 
+let s:cpo = &cpo | set cpo&vim
+
 " The size of a selection in bytes; Pollux enforces the exact limit.
 let s:MAX_SELECTION = 20000
 " Leaving Visual mode and entering a terminal are two events in one tick. The selection is
@@ -362,3 +364,5 @@ function! pollux#context#Stop() abort
     autocmd!
   augroup END
 endfunction
+
+let &cpo = s:cpo

@@ -2,6 +2,8 @@
 " questions to the user. vim.vim has the same functions. lua/pollux/nvim.lua has the parts
 " that need Lua.
 
+let s:cpo = &cpo | set cpo&vim
+
 let s:EXIT_TIMEOUT = 3000 " ms until Pollux is killed when Neovim exits; Pollux needs up to 2000
 
 let s:job = 0 " the companion
@@ -224,3 +226,5 @@ endfunction
 function! pollux#nvim#TerminalPut(buf, text) abort
   call chansend(getbufvar(a:buf, 'terminal_job_id'), a:text)
 endfunction
+
+let &cpo = s:cpo

@@ -1,5 +1,7 @@
 " The agents in terminals of the editor: each has its own terminal.
 
+let s:cpo = &cpo | set cpo&vim
+
 let s:ENTER_DELAY = 300 " ms after a paste; an earlier Enter would become part of it
 let s:POLL_INTERVAL = 100 " ms between two checks of the terminal's screen
 let s:MAX_POLLS = 50 " checks before a question counts as not accepted
@@ -48,10 +50,7 @@ function! s:LastName() abort
 endfunction
 
 function! s:Split() abort
-  let t = {'position': 'botright vertical', 'size': 0.4}
-  if !empty(pollux#Option('terminal')) " an empty table of Lua is a list
-    call extend(t, pollux#Option('terminal'))
-  endif
+  let t = pollux#Option('terminal')
   execute t.position 'split'
   let vertical = t.position =~# 'vert'
   let size = t.size < 1 ? float2nr((vertical ? &columns : &lines) * t.size) : float2nr(t.size * 1.0)
@@ -119,13 +118,15 @@ endfunction
 function! pollux#terminal#Toggle() abort
   let buf = get(s:Last(), 'buf', 0)
   let win = buf > 0 ? bufwinid(buf) : -1
-  if win < 0 || !s:Running(buf)
+  if win < 0
     call pollux#terminal#Open()
-  elseif winnr('$') == 1
-    call pollux#client#Say('cannot hide the terminal: it is in the only window')
-  else
-    call win_execute(win, 'close!')
+    return
   endif
+  try
+    call win_execute(win, 'close!')
+  catch /E444:\|E5601:/
+    call pollux#client#Say('cannot hide the terminal: it is in the only window')
+  endtry
 endfunction
 
 " Returns what the terminal shows.
@@ -223,3 +224,5 @@ function! pollux#terminal#Send(params) abort
     call pollux#client#Say('sent to ' .. result.agent .. (has_key(result, 'pane') ? ' in tmux pane ' .. result.pane : ''))
   endif
 endfunction
+
+let &cpo = s:cpo
