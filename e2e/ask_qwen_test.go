@@ -64,7 +64,7 @@ func TestAskQwen(t *testing.T) {
 	}
 	w.askACP(a)
 
-	w.writeHome(".qwen/settings.json", "{}")
+	w.writeHome(".qwen/settings.json", `{"$version": 4}`)
 	a.env = nil
 	c := w.runner(a.row, &a)
 	c.fails("without a login", agent.Auth, "OPENAI_API_KEY", nil)
