@@ -33,6 +33,9 @@ type acpAgent struct {
 	then func(c *runnerClient)
 	// unrestricted removes the restrictions from a command.
 	unrestricted func(agent.Command) agent.Command
+	// lock is a path in the home, or "". A process that has ended may leave it behind, and the
+	// next one would wait for it.
+	lock string
 }
 
 // acpScript answers what the prompts of these tests ask for.
@@ -72,6 +75,9 @@ type runnerClient struct {
 // runner opens a runner for an agent. It ends with the test.
 func (w *world) runner(row *agent.Agent, a *acpAgent) *runnerClient {
 	w.t.Helper()
+	if a.lock != "" {
+		os.RemoveAll(filepath.Join(w.home, filepath.FromSlash(a.lock)))
+	}
 	r, err := agents.Open(row, agent.Options{Warm: agent.Limits{StartTimeout: startTimeout, WaitTimeout: startTimeout}})
 	if err != nil {
 		w.t.Fatal(err)
