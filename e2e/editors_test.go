@@ -1677,40 +1677,46 @@ func TestEditorEnds(t *testing.T) {
 // the end of its standard input that the editor quits, and has the time to answer its agents.
 // A terminal that is closed meanwhile ends the editor: Neovim used to wait forever.
 func TestEditorQuitsGently(t *testing.T) {
-	for name, file := range map[string]string{"nvim": ".config/nvim/init.vim", "vim": ".vim/vimrc"} {
-		for ends, hangup := range map[string]bool{"waits": false, "is hung up": true} {
-			t.Run(name+" "+ends, func(t *testing.T) {
-				w := newWorld(t, silent)
-				input, quits, done := filepath.Join(w.home, "input"), filepath.Join(w.home, "quits"), filepath.Join(w.home, "done")
-				stub := filepath.Join(w.home, "stub")
-				script := fmt.Sprintf("#!/bin/sh\ncat >'%s'\ntouch '%s'\nsleep 0.5\ntouch '%s'\n", input, quits, done)
-				if err := os.WriteFile(stub, []byte(script), 0o700); err != nil {
-					t.Fatal(err)
-				}
-				w.config(file, fmt.Sprintf("let g:pollux = {'command': '%s'}\n", stub))
-				kind := kindOf(name)
-				d := w.begin(kind, w.file("a.txt", "one\n"))
-				waitFor(t, "the stub to start", func() bool {
-					data, _ := os.ReadFile(input)
-					return strings.Contains(string(data), "initialize")
-				})
-				below := children(t, d.PID)
-				d.press(handsOf(kind).quit...)
-				if hangup {
-					waitFor(t, "the end of the stub's input", func() bool {
-						_, err := os.Stat(quits)
-						return err == nil
-					})
-					send(t, d.PID, signals["SIGHUP"])
-				}
-				for _, pid := range append(below, d.PID) {
-					waitGone(t, pid)
-				}
-				if _, err := os.Stat(done); err != nil && !hangup {
-					t.Errorf("the stub was killed: %v", err)
-				}
+	for _, tt := range []struct {
+		name, editor, config string
+		pause                string // of the stub, in seconds; Neovim waits up to 3
+		hangup               bool
+	}{
+		{"nvim", "nvim", ".config/nvim/init.vim", "0.5", false},
+		{"vim", "vim", ".vim/vimrc", "0.5", false},
+		{"nvim is hung up", "nvim", ".config/nvim/init.vim", "2", true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t, silent)
+			input, quits, done := filepath.Join(w.home, "input"), filepath.Join(w.home, "quits"), filepath.Join(w.home, "done")
+			stub := filepath.Join(w.home, "stub")
+			script := fmt.Sprintf("#!/bin/sh\ncat >'%s'\ntouch '%s'\nsleep %s\ntouch '%s'\n", input, quits, tt.pause, done)
+			if err := os.WriteFile(stub, []byte(script), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			w.config(tt.config, fmt.Sprintf("let g:pollux = {'command': '%s'}\n", stub))
+			kind := kindOf(tt.editor)
+			d := w.begin(kind, w.file("a.txt", "one\n"))
+			waitFor(t, "the stub to start", func() bool {
+				data, _ := os.ReadFile(input)
+				return strings.Contains(string(data), "initialize")
 			})
-		}
+			below := children(t, d.PID)
+			d.press(handsOf(kind).quit...)
+			if tt.hangup {
+				waitFor(t, "the end of the stub's input", func() bool {
+					_, err := os.Stat(quits)
+					return err == nil
+				})
+				send(t, d.PID, signals["SIGHUP"])
+			}
+			for _, pid := range append(below, d.PID) {
+				waitGone(t, pid)
+			}
+			if _, err := os.Stat(done); err != nil && !tt.hangup {
+				t.Errorf("the stub was killed: %v", err)
+			}
+		})
 	}
 }
 
