@@ -6,10 +6,10 @@ import (
 	"os"
 )
 
-// Confined reports whether a process has given up for good the right to gain privileges, as all
+// confined reports whether a process has given up for good the right to gain privileges, as all
 // programs behind a wall of the kernel have, and this process has not. It reports true for a
 // process about which it can learn nothing. On other systems than Linux it reports false.
-func Confined(pid int) bool {
+func confined(pid int) bool {
 	ours, err := noNewPrivileges(os.Getpid())
 	if err != nil || ours {
 		return false

@@ -29,13 +29,13 @@ func TestConfined(t *testing.T) {
 		}
 		in.Write([]byte("x"))
 		out.Read(make([]byte, 1)) // setpriv has started cat
-		if got := Confined(cmd.Process.Pid); got != want {
+		if got := confined(cmd.Process.Pid); got != want {
 			t.Errorf("%q: %v", argv, got)
 		}
 		in.Close()
 		cmd.Wait()
 	}
-	if !Confined(1 << 30) {
+	if !confined(1 << 30) {
 		t.Error("a process that does not exist counts as harmless")
 	}
 }

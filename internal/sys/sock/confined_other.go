@@ -2,5 +2,5 @@
 
 package sock
 
-// Confined reports false: this system has no wall.
-func Confined(int) bool { return false }
+// confined reports false: this system has no wall.
+func confined(int) bool { return false }

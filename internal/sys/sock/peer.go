@@ -10,15 +10,16 @@ import (
 	"pollux/internal/sys/disk"
 )
 
-// ErrConfined is the error for a program that is not served because it is [Confined].
+// ErrConfined is the error for a program that is not served because of [ConfinedPeer].
 var ErrConfined = errors.New("this program runs with no_new_privs, as asked agents do, and is not served: start it outside of that sandbox")
 
-// ConfinedPeer reports whether the process at the other end of a unix socket is [Confined]. Call it
-// when the connection has just been accepted: later, another process may have the PID. A process in
-// another PID namespace, such as a container, counts as not confined.
+// ConfinedPeer reports whether the process at the other end of a unix socket is behind a wall of the
+// kernel, and this process is not. Call it when the connection has just been accepted: later, another
+// process may have the PID. A process in another PID namespace, such as a container, counts as not
+// confined. It always reports false on systems other than Linux.
 func ConfinedPeer(conn net.Conn) bool {
 	peer, ok := PeerOf(conn)
-	return ok && peer.PID != 0 && Confined(peer.PID)
+	return ok && peer.PID != 0 && confined(peer.PID)
 }
 
 // TrustedPeer reports whether the process that listens at the other end of a
