@@ -1704,7 +1704,7 @@ func TestEditorQuitsGently(t *testing.T) {
 			below := children(t, d.PID)
 			d.press(handsOf(kind).quit...)
 			if tt.hangup {
-				waitFor(t, "the end of the stub's input", func() bool {
+				waitFor(t, "the editor to close the stub's input", func() bool {
 					_, err := os.Stat(quits)
 					return err == nil
 				})

@@ -271,7 +271,7 @@ func (c *ideClient) diagnostics(t *testing.T, args map[string]any) (answer strin
 	return toJSON(t, v), true
 }
 
-// send calls a tool. answer waits for the answer: its first text, and whether it is no error.
+// send calls a tool. answer waits for the answer: its first text, and whether the call succeeded.
 func (c *ideClient) send(tool string, args map[string]any) {
 	c.t.Helper()
 	c.write(toJSON(c.t, map[string]any{

@@ -291,7 +291,7 @@ func (w *world) configure(name string) (bin string, env []string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if name == "opencode" { // it needs as long to read the models that it knows as for the rest of its start
+	if name == "opencode" { // its catalogue of models takes as long as the rest of its start
 		w.writeHome("models.json", "{}")
 		w.config(".local/state/opencode/kv.json", `{"animations_enabled": false}`)
 		env = append(env, opencodeModels+filepath.Join(w.home, "models.json"))
@@ -299,7 +299,7 @@ func (w *world) configure(name string) (bin string, env []string) {
 	return bin, env
 }
 
-// opencodeModels is the variable with the file of the models that opencode knows.
+// opencodeModels is the variable that names opencode's catalogue of models.
 const opencodeModels = "OPENCODE_MODELS_PATH="
 
 // file writes a file of the project and returns its path.
