@@ -134,7 +134,7 @@ function! s:Screen(buf) abort
   return join(pollux#Host('TerminalLines', a:buf), "\n")
 endfunction
 
-" Reports whether the agent shows what it shows when its input line is empty and ready.
+" Reports whether the agent shows an input line that is empty and ready.
 function! s:Waits(buf, prompt) abort
   return stridx(s:Screen(a:buf), a:prompt.ready) >= 0
 endfunction
