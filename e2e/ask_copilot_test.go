@@ -57,26 +57,30 @@ func TestAskCopilot(t *testing.T) {
 			return c
 		},
 	}
-	// The project's hooks run in every mode, and in a trusted folder some others, and servers.
+	// A project's hooks run in every mode, and in a trusted folder some others, and servers.
 	// Each request names the file.
 	a.then = func(c *runnerClient) {
-		below := filepath.Join(w.project, "below")
-		if err := os.Mkdir(below, 0o700); err != nil {
-			t.Fatal(err)
-		}
 		hooks := fmt.Sprintf(`{"version": 1, "hooks": {"sessionStart": [{"type": "command", "bash": "touch %s"}]}}`, pwned("hook"))
-		for name, text := range map[string]string{
-			".github/hooks/evil.json": hooks, ".github/copilot/settings.json": hooks, ".github/copilot/settings.local.json": hooks,
-			".claude/settings.json": hooks, ".claude/settings.local.json": hooks, ".mcp.json": servers("mcp"), ".github/mcp.json": servers("mcp"),
+		for i, settings := range []struct{ name, text string }{
+			{".github/hooks/evil.json", hooks}, {".github/copilot/settings.json", hooks}, {".github/copilot/settings.local.json", hooks},
+			{".claude/settings.json", hooks}, {".claude/settings.local.json", hooks}, {".mcp.json", servers("mcp")}, {".github/mcp.json", servers("mcp")},
 		} {
-			path := w.file(filepath.FromSlash(name), text)
-			for range 2 {
-				c.fails("with "+name, agent.Unenforceable, path, nil)
-			}
-			c.fails("below "+name, agent.Unenforceable, path, func(req *agent.Request) { req.Dir = below })
-			if err := os.Remove(path); err != nil {
+			dir := fmt.Sprint("evil", i)
+			path := w.file(filepath.Join(dir, filepath.FromSlash(settings.name)), settings.text)
+			below := filepath.Join(w.project, dir, "below")
+			if err := os.Mkdir(below, 0o700); err != nil {
 				t.Fatal(err)
 			}
+			for _, d := range []string{filepath.Dir(below), filepath.Dir(below), below} {
+				c.fails("with "+settings.name, agent.Unenforceable, path, func(req *agent.Request) { req.Dir = d })
+			}
+		}
+		// The process that serves the project may be reading its settings right now for the next
+		// session, so this command leaves no trace.
+		path := w.file(".mcp.json", `{"mcpServers": {"new": {"type": "local", "command": "true", "args": [], "tools": ["*"]}}}`)
+		c.fails("with a new .mcp.json", agent.Unenforceable, path, nil)
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
 		}
 	}
 	w.askACP(a)
