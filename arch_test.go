@@ -64,18 +64,19 @@ var allowed = map[string][]string{
 	"pollux/internal/git":                       {"sys"},
 	"pollux/internal/hostile":                   {},
 	"pollux/internal/hunk":                      {},
-	"pollux/internal/ide":                       {"companion", "companion/journal", "crash", "editor", "ide/asking", "ide/claudeide", "ide/codexide", "ide/copilotide", "ide/geminiide", "ide/mcp", "ide/opencode", "inputline", "sys"},
+	"pollux/internal/ide":                       {"companion", "companion/journal", "crash", "editor", "ide/asking", "ide/attach", "ide/claudeide", "ide/codexide", "ide/copilotide", "ide/geminiide", "ide/opencode", "inputline", "sys"},
 	"pollux/internal/ide/asking":                {"jsontoml", "sys"},
-	"pollux/internal/ide/blocking":              {"companion", "crash", "editor", "gate", "ide/mcp", "outbox", "paths", "sys"},
-	"pollux/internal/ide/claudeide":             {"companion", "crash", "editor", "gate", "ide/asking", "ide/blocking", "ide/mcp", "inputline", "paths", "sys", "termtext"},
+	"pollux/internal/ide/attach":                {"companion", "editor", "ide/mcp"},
+	"pollux/internal/ide/blocking":              {"companion", "crash", "editor", "gate", "ide/attach", "ide/mcp", "outbox", "paths", "sys", "termtext"},
+	"pollux/internal/ide/claudeide":             {"companion", "crash", "editor", "gate", "ide/asking", "ide/attach", "ide/blocking", "ide/mcp", "inputline", "paths", "sys", "termtext"},
 	"pollux/internal/ide/claudeide/checks":      {"doctor", "ide/asking", "ide/blocking", "ide/claudeide", "paths", "sys"},
 	"pollux/internal/ide/codexide":              {"companion", "crash", "editor", "gate", "ide/asking", "inputline", "outbox", "paths", "sys"},
 	"pollux/internal/ide/codexide/checks":       {"doctor", "ide/codexide", "sys"},
-	"pollux/internal/ide/copilotide":            {"companion", "editor", "gate", "ide/asking", "ide/blocking", "ide/mcp", "inputline", "paths", "sys"},
+	"pollux/internal/ide/copilotide":            {"companion", "editor", "gate", "ide/asking", "ide/attach", "ide/blocking", "ide/mcp", "inputline", "paths", "sys"},
 	"pollux/internal/ide/copilotide/checks":     {"doctor", "ide/copilotide", "sys"},
-	"pollux/internal/ide/geminiide":             {"companion", "editor", "gate", "ide/asking", "ide/mcp", "inputline", "jsonrpc", "lazy", "npm", "paths", "sys", "termtext"},
+	"pollux/internal/ide/geminiide":             {"companion", "editor", "gate", "ide/asking", "ide/attach", "ide/mcp", "inputline", "jsonrpc", "lazy", "npm", "paths", "sys", "termtext"},
 	"pollux/internal/ide/geminiide/client":      {},
-	"pollux/internal/ide/mcp":                   {"companion", "crash", "editor", "gate", "jsonl", "jsonrpc", "outbox", "termtext"},
+	"pollux/internal/ide/mcp":                   {"crash", "gate", "jsonl", "jsonrpc", "outbox"},
 	"pollux/internal/ide/opencode":              {"companion", "editor", "ide/asking", "inputline"},
 	"pollux/internal/ide/geminiide/conformance": {"editor", "ide/geminiide", "ide/geminiide/client", "lazy", "sys"},
 	"pollux/internal/inputline/inputlinetest":   {"inputline"},
@@ -114,7 +115,7 @@ var ground = []string{"crash", "gate", "git", "hunk", "inputline", "jsonl", "jso
 
 // shared are the packages below agent and ide that name no agent; agent/agents is the
 // table of agents.
-var shared = []string{"agent", "agent/acp", "agent/checks", "agent/pool", "agent/program", "agent/queue", "agent/shared", "agent/shared/checks", "ide/asking", "ide/blocking", "ide/mcp"}
+var shared = []string{"agent", "agent/acp", "agent/checks", "agent/pool", "agent/program", "agent/queue", "agent/shared", "agent/shared/checks", "ide/asking", "ide/attach", "ide/blocking", "ide/mcp"}
 
 // brokenRule returns the rule of docs/ARCHITECTURE.md that an import breaks, if
 // it breaks one. Both names are without pollux/internal/.

@@ -22,11 +22,11 @@ import (
 	"pollux/internal/companion/journal"
 	"pollux/internal/crash"
 	"pollux/internal/editor"
+	"pollux/internal/ide/attach"
 	"pollux/internal/ide/claudeide"
 	"pollux/internal/ide/codexide"
 	"pollux/internal/ide/copilotide"
 	"pollux/internal/ide/geminiide"
-	"pollux/internal/ide/mcp"
 	"pollux/internal/ide/opencode"
 	"pollux/internal/inputline"
 )
@@ -235,8 +235,8 @@ type Config struct {
 }
 
 // companion returns what the servers that speak MCP are made of.
-func (cfg Config) companion(c *companion.Companion) mcp.Companion {
-	return mcp.Companion{Backend: c, Log: cfg.Log, Version: cfg.Version, Editor: cfg.Editor}
+func (cfg Config) companion(c *companion.Companion) attach.Companion {
+	return attach.Companion{Backend: c, Log: cfg.Log, Version: cfg.Version, Editor: cfg.Editor}
 }
 
 // A Host is a running companion with its servers and its socket. It implements

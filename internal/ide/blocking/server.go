@@ -15,6 +15,7 @@ import (
 
 	"pollux/internal/crash"
 	"pollux/internal/gate"
+	"pollux/internal/ide/attach"
 	"pollux/internal/ide/mcp"
 	"pollux/internal/outbox"
 	"pollux/internal/paths"
@@ -79,8 +80,9 @@ func folders(roots []string) []string {
 
 // A Config configures a [Server].
 type Config struct {
-	mcp.Companion
-	// Agent is the agent's name. Names has the names of the agents that connect: see [mcp.Config].
+	attach.Companion
+	// Agent is the agent's name. Names has the names of the agents, as people know
+	// them, by the names that they send.
 	Agent string
 	Names map[string]string
 	// Dir is the directory of the lock file; that of DefaultDir if empty. The user may have none.
@@ -99,7 +101,7 @@ type Config struct {
 // A Server listens for agents, and leads them to it with a lock file. The server of an agent
 // embeds it. Its methods may be called at any time, from many goroutines.
 type Server struct {
-	mcp.Companion
+	attach.Companion
 	Dir  string // of the lock file; "" if the user has none
 	Mark *Mark
 	MCP  *mcp.Server
@@ -128,7 +130,7 @@ func NewServer(cfg Config) *Server {
 	}
 	s := &Server{
 		Companion: cfg.Companion, Dir: cfg.Dir, Mark: &Mark{Since: time.Now().UnixMilli(), Host: Here()},
-		MCP: mcp.New(mcp.Config{Companion: cfg.Companion, Names: cfg.Names, MaxSessions: maxSessions}),
+		MCP: cfg.Companion.Server(maxSessions, nil),
 		cfg: cfg, check: outbox.NewSignal(),
 	}
 	own := gate.Config{Handler: cfg.Handler, Log: cfg.Log}

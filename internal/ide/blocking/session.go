@@ -9,13 +9,18 @@ import (
 	"sync"
 	"time"
 
+	"pollux/internal/companion"
+	"pollux/internal/ide/attach"
 	"pollux/internal/ide/mcp"
 	"pollux/internal/outbox"
+	"pollux/internal/termtext"
 )
 
 // A Dialect describes what an agent's package adds to a session.
 type Dialect struct {
-	mcp.Dialect // without StreamOpened
+	mcp.Dialect // without StreamOpened and Disconnected
+	// Self is the session as the companion receives it. It embeds the [Session].
+	Self companion.Session
 	// Shift returns the shift of [NewSelection]; no shift if nil.
 	Shift func() int
 	// Delays are the times after which the context is sent again, because the agent
@@ -31,7 +36,8 @@ type Dialect struct {
 type Session struct {
 	*mcp.Session
 	dialect Dialect
-	backend mcp.Backend
+	backend attach.Backend
+	names   map[string]string
 
 	changed outbox.Signal // the context has changed
 	dropped outbox.Signal // the agent may have dropped the context: send it again
@@ -45,7 +51,7 @@ type Session struct {
 // NewSession returns a session, unless the server has too many.
 func (srv *Server) NewSession(d Dialect) (s *Session, err error) {
 	s = &Session{
-		dialect: d, backend: srv.Backend,
+		dialect: d, backend: srv.Backend, names: srv.cfg.Names,
 		changed: outbox.NewSignal(), dropped: outbox.NewSignal(), between: make(chan func()),
 	}
 	connected := d.Connected
@@ -56,6 +62,15 @@ func (srv *Server) NewSession(d Dialect) (s *Session, err error) {
 			connected()
 		}
 	}
-	s.Session, err = srv.MCP.NewSession(d.Dialect)
+	s.Session, err = srv.Companion.NewSession(srv.MCP, d.Self, d.Dialect)
 	return s, err
+}
+
+// Client implements [companion.Session].
+func (s *Session) Client() (name, version string) {
+	sent, version := s.ClientInfo()
+	if name = s.names[sent]; name == "" {
+		name = termtext.Line(sent, attach.MaxName)
+	}
+	return name, termtext.Line(version, attach.MaxName)
 }

@@ -22,6 +22,7 @@ import (
 
 	"pollux/internal/crash"
 	"pollux/internal/gate"
+	"pollux/internal/ide/attach"
 	"pollux/internal/ide/blocking"
 	"pollux/internal/ide/mcp"
 	"pollux/internal/sys/sock"
@@ -30,7 +31,7 @@ import (
 
 // A Config configures a [Server].
 type Config struct {
-	mcp.Companion
+	attach.Companion
 	// Dir is the directory for the lock file; [Dir] if empty.
 	Dir string
 	// Roots are the workspace's directories. If the server is killed while an agent is
@@ -200,7 +201,7 @@ func (s *Server) lock(folders []string) any {
 	// An agent in a folder that two locks have connects to neither. Without a
 	// folder it connects only if the port is in its environment.
 	lock.WorkspaceFolders = []string{}
-	name := cmp.Or(termtext.Line(other.Title(), mcp.MaxName), "another program")
+	name := cmp.Or(termtext.Line(other.Title(), attach.MaxName), "another program")
 	if other.PID != 0 {
 		name += fmt.Sprintf(" (process %d)", other.PID)
 	}

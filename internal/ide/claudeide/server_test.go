@@ -21,7 +21,7 @@ import (
 
 	"pollux/internal/companion"
 	"pollux/internal/editor"
-	"pollux/internal/ide/mcp"
+	"pollux/internal/ide/attach"
 	"pollux/internal/sys/systest"
 )
 
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { systest.VerifyTestMain(m) }
 // A backend is a companion with one rule of the real one: a proposal replaces the one
 // that the session has for the same file.
 type backend struct {
-	mcp.Backend // the methods that are not used
+	attach.Backend // the methods that are not used
 
 	roots    []string
 	proposed chan companion.Proposal
@@ -221,7 +221,7 @@ func (b *syncBuffer) String() string {
 
 func config(t *testing.T, b *backend) Config {
 	return Config{
-		Companion: mcp.Companion{
+		Companion: attach.Companion{
 			Backend: b, Log: slog.New(slog.DiscardHandler), Version: "test", Editor: editor.Info{Name: "test", DisplayName: "Test"},
 		},
 		Dir: filepath.Join(t.TempDir(), "ide"), State: filepath.Join(t.TempDir(), "state"), Roots: []string{"/project"},

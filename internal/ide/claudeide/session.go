@@ -40,10 +40,10 @@ func (s *Server) newSession(r *http.Request) (session *Session, err error) {
 	session.local, _ = r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	session.Session, err = s.NewSession(blocking.Dialect{
 		Dialect: mcp.Dialect{
-			Self: session, Tools: session.tools(), Received: session.received,
+			Tools: session.tools(), Received: session.received,
 			Connected: func() { session.Go(session.locate) },
 		},
-		Delays: refreshDelays, Shift: session.lineShift,
+		Self: session, Delays: refreshDelays, Shift: session.lineShift,
 	})
 	return session, err
 }

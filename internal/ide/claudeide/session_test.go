@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 
 	"pollux/internal/companion"
+	"pollux/internal/ide/attach"
 	"pollux/internal/ide/blocking"
-	"pollux/internal/ide/mcp"
 	"pollux/internal/sys/systest"
 )
 
@@ -42,7 +42,7 @@ func TestInitialize(t *testing.T) {
 func TestClientName(t *testing.T) {
 	for sent, want := range map[string]string{
 		"claude-code": "Claude Code", "opencode": "opencode", "other": "other", "": "",
-		`a\u001b[31m\nb`: "a[31m b", strings.Repeat("x", 100): strings.Repeat("x", mcp.MaxName) + "...",
+		`a\u001b[31m\nb`: "a[31m b", strings.Repeat("x", 100): strings.Repeat("x", attach.MaxName) + "...",
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			if name, _ := start(t).connect(sent).session.Client(); name != want {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"pollux/internal/companion"
+	"pollux/internal/ide/attach"
 	"pollux/internal/ide/blocking"
 	"pollux/internal/ide/mcp"
 )
@@ -70,7 +71,7 @@ func parseOpenDiff(args json.RawMessage) (p companion.Proposal, tab string, err 
 		Tab  string  `json:"tab_name"`
 	}
 	if err = mcp.DecodeArgs(args, &a); err == nil {
-		p, err = mcp.NewProposal(args, "new_file_path", a.Path, "new_file_contents", a.Text)
+		p, err = attach.NewProposal(args, "new_file_path", a.Path, "new_file_contents", a.Text)
 		p.Hidden = true
 	}
 	return p, a.Tab, err

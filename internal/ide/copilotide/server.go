@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"pollux/internal/gate"
+	"pollux/internal/ide/attach"
 	"pollux/internal/ide/blocking"
 	"pollux/internal/ide/mcp"
 	"pollux/internal/sys/sock"
@@ -21,7 +22,7 @@ import (
 
 // A Config configures a [Server]. A duration of zero means the default.
 type Config struct {
-	mcp.Companion
+	attach.Companion
 	// Dir is the directory for the lock file; [Dir] if empty.
 	Dir string
 	// GoneTimeout is how long an agent may be without an event stream.

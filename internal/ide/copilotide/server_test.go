@@ -22,7 +22,7 @@ import (
 
 	"pollux/internal/companion"
 	"pollux/internal/editor"
-	"pollux/internal/ide/mcp"
+	"pollux/internal/ide/attach"
 	"pollux/internal/sys/systest"
 )
 
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) { systest.VerifyTestMain(m) }
 // A backend is a companion with one rule of the real one: a proposal replaces the one
 // that the session has for the same file.
 type backend struct {
-	mcp.Backend // the methods that are not used
+	attach.Backend // the methods that are not used
 
 	proposed chan companion.Proposal
 	joined   chan *Session
@@ -154,7 +154,7 @@ func config(t *testing.T, b *backend) Config {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	t.Setenv("POLLUX_RUNTIME_DIR", dir)
 	return Config{
-		Companion: mcp.Companion{
+		Companion: attach.Companion{
 			Backend: b, Log: slog.New(slog.DiscardHandler), Version: "test", Editor: editor.Info{Name: "test", DisplayName: "Test"},
 		},
 		Dir: filepath.Join(t.TempDir(), "copilot", "ide"),

@@ -35,8 +35,8 @@ func (s *Server) open(r *http.Request) (*mcp.Session, error) {
 	}
 	var err error
 	session.Session, err = s.NewSession(blocking.Dialect{
-		Dialect: mcp.Dialect{Self: session, Tools: session.tools()},
-		Delays:  []time.Duration{0}, SkipNothing: true,
+		Dialect: mcp.Dialect{Tools: session.tools()},
+		Self:    session, Delays: []time.Duration{0}, SkipNothing: true,
 	})
 	if err != nil {
 		return nil, err

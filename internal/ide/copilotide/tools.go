@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"pollux/internal/companion"
+	"pollux/internal/ide/attach"
 	"pollux/internal/ide/blocking"
 	"pollux/internal/ide/mcp"
 )
@@ -75,7 +76,7 @@ func (s *Session) openDiff(_ context.Context, c *mcp.Call) ([]string, error) {
 	if err := mcp.DecodeArgs(c.Args, &a); err != nil {
 		return nil, err
 	}
-	p, err := mcp.NewProposal(c.Args, "original_file_path", a.Path, "new_file_contents", a.Text)
+	p, err := attach.NewProposal(c.Args, "original_file_path", a.Path, "new_file_contents", a.Text)
 	if err != nil {
 		return nil, err
 	}

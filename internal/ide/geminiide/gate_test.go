@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"pollux/internal/gate"
+	"pollux/internal/ide/attach"
 	"pollux/internal/ide/geminiide/client"
-	"pollux/internal/ide/mcp"
 )
 
 // childServes makes this test binary a companion's server, which prints its
@@ -31,7 +31,7 @@ func serveChild() {
 	if os.Getenv(childServes) == "panic" {
 		close(b.opened)
 	}
-	s, err := New(Config{Companion: mcp.Companion{Backend: b, Log: slog.New(slog.DiscardHandler), Version: "test"}, Token: "secret"})
+	s, err := New(Config{Companion: attach.Companion{Backend: b, Log: slog.New(slog.DiscardHandler), Version: "test"}, Token: "secret"})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

@@ -12,13 +12,14 @@ import (
 
 	"pollux/internal/editor"
 	"pollux/internal/gate"
+	"pollux/internal/ide/attach"
 	"pollux/internal/ide/mcp"
 	"pollux/internal/sys/sock"
 )
 
 // A Config configures a [Server]. A duration of zero means the default.
 type Config struct {
-	mcp.Companion
+	attach.Companion
 	// Roots returns the workspace's current roots; may be nil. The server sends
 	// them as an experimental capability, for a relay to another host.
 	Roots func() []string
@@ -79,11 +80,11 @@ func New(cfg Config) (*Server, error) {
 		cfg.GoneTimeout = defaultGoneTimeout
 	}
 	s := &Server{cfg: cfg}
-	own := mcp.Config{Companion: cfg.Companion, MaxSessions: maxSessions}
+	var experimental func() map[string]any
 	if cfg.Roots != nil {
-		own.Experimental = func() map[string]any { return map[string]any{RootsCapability: map[string]any{"roots": cfg.Roots()}} }
+		experimental = func() map[string]any { return map[string]any{RootsCapability: map[string]any{"roots": cfg.Roots()}} }
 	}
-	s.mcp = mcp.New(own)
+	s.mcp = cfg.Companion.Server(maxSessions, experimental)
 	s.endpoint = mcp.Endpoint{
 		Admit: s.admit, Open: s.open, GoneTimeout: cfg.GoneTimeout, KeepAlive: cfg.KeepAliveInterval, MaxBody: cfg.MaxBody,
 	}

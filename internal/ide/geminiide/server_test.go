@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"pollux/internal/companion"
+	"pollux/internal/ide/attach"
 	"pollux/internal/ide/mcp"
 	"pollux/internal/sys/systest"
 )
@@ -35,7 +36,7 @@ func TestMain(m *testing.M) {
 
 // A backend records what the server asks of it.
 type backend struct {
-	mcp.Backend // the methods that are not used
+	attach.Backend // the methods that are not used
 
 	mu      sync.Mutex
 	context companion.Context
@@ -121,7 +122,7 @@ func start(t *testing.T, b *backend, change func(*Config)) *Server {
 // startOn starts a server that serves on a network, if one is given.
 func startOn(t *testing.T, b *backend, change func(*Config), network *systest.Network) *Server {
 	t.Helper()
-	cfg := Config{Companion: mcp.Companion{Backend: b, Log: slog.New(slog.DiscardHandler), Version: "test"}, Token: "secret"}
+	cfg := Config{Companion: attach.Companion{Backend: b, Log: slog.New(slog.DiscardHandler), Version: "test"}, Token: "secret"}
 	if change != nil {
 		change(&cfg)
 	}

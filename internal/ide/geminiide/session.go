@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"pollux/internal/companion"
+	"pollux/internal/ide/attach"
 	"pollux/internal/ide/mcp"
 	"pollux/internal/npm"
 	"pollux/internal/sys/proc"
@@ -36,8 +37,8 @@ type Session struct {
 // newSession returns a session of the program with a token, or over stdio.
 func (srv *Server) newSession(agent string, stdio bool) (s *Session, err error) {
 	s = &Session{agent: agent, stdio: stdio, server: srv}
-	s.Session, err = srv.mcp.NewSession(mcp.Dialect{
-		Self: s, Tools: s.tools(), Connected: s.ContextChanged,
+	s.Session, err = srv.cfg.Companion.NewSession(srv.mcp, s, mcp.Dialect{
+		Tools: s.tools(), Connected: s.ContextChanged,
 		StreamOpened: func(r *http.Request) {
 			s.locate(r) // the stream's connection stays open meanwhile
 			s.queueContext()
@@ -114,7 +115,7 @@ func (s *Session) Refuses(text, _, proposed string) string {
 
 // shown returns a name that is safe to show.
 func shown(name string) string {
-	if line := termtext.Line(name, mcp.MaxName); line != "" || name == "" {
+	if line := termtext.Line(name, attach.MaxName); line != "" || name == "" {
 		return line
 	}
 	return "?"

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"pollux/internal/companion"
-	"pollux/internal/ide/mcp"
+	"pollux/internal/ide/attach"
 	"pollux/internal/sys/proc"
 	"pollux/internal/sys/sock"
 )
@@ -176,7 +176,7 @@ func TestCloseWaitsForDisconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBackend()
 		b.gone = make(chan *Session) // Disconnect waits until it is received
-		s, err := New(Config{Companion: mcp.Companion{Backend: b, Log: slog.New(slog.DiscardHandler), Version: "test"}})
+		s, err := New(Config{Companion: attach.Companion{Backend: b, Log: slog.New(slog.DiscardHandler), Version: "test"}})
 		if err != nil {
 			t.Fatal(err)
 		}

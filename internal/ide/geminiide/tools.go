@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"pollux/internal/companion"
+	"pollux/internal/ide/attach"
 	"pollux/internal/ide/mcp"
 )
 
@@ -53,7 +54,7 @@ func parseOpenDiff(args json.RawMessage) (p companion.Proposal, err error) {
 	if err := mcp.DecodeArgs(args, &a); err != nil {
 		return p, err
 	}
-	return mcp.NewProposal(args, "filePath", a.Path, "newContent", a.Text)
+	return attach.NewProposal(args, "filePath", a.Path, "newContent", a.Text)
 }
 
 func (s *Session) closeDiff(_ context.Context, c *mcp.Call) ([]string, error) {

@@ -6,11 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
-	"github.com/go-json-experiment/json/jsontext"
-
-	"pollux/internal/companion"
 	"pollux/internal/jsonrpc"
 )
 
@@ -65,33 +61,6 @@ func DecodeArgs(args json.RawMessage, v any) error {
 		return fmt.Errorf("the arguments do not fit: %w", err)
 	}
 	return nil
-}
-
-// NewProposal returns the change that the arguments of a tool propose: path and text, which is nil
-// if it is missing, and the names of these two arguments.
-func NewProposal(args json.RawMessage, pathName, path, textName string, text *string) (p companion.Proposal, err error) {
-	switch {
-	case path == "":
-		return p, fmt.Errorf("%s is missing: pass the file's absolute path", pathName)
-	case strings.ContainsRune(path, 0):
-		return p, fmt.Errorf("%s holds a NUL byte: pass the file's absolute path", pathName)
-	case text == nil:
-		return p, fmt.Errorf("%s is missing: pass the proposed text of the whole file", textName)
-	}
-	return companion.Proposal{Path: path, Text: *text, Binary: unprintable(*text, args)}, nil
-}
-
-// unprintable returns why a proposal's text cannot go through an editor and come back
-// unchanged, or "": NUL bytes, invalid UTF-8, and half of a surrogate pair, which decoding
-// replaces. message is the JSON that the text was decoded from.
-func unprintable(text string, message []byte) string {
-	switch {
-	case strings.ContainsRune(text, 0):
-		return "the proposal holds NUL bytes"
-	case strings.Contains(text, "\uFFFD") && !jsontext.Value(message).IsValid(jsontext.AllowDuplicateNames(true)):
-		return "the proposal is not valid UTF-8"
-	}
-	return ""
 }
 
 // OnCanceled sets what runs when the agent cancels the call before it is answered. f runs like a

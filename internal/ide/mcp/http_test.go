@@ -127,7 +127,7 @@ func (s *site) connect() (id string, session *testSession) {
 	if p := s.post(id, "notifications/initialized", ""); p.StatusCode != http.StatusAccepted {
 		s.t.Fatal(p.Status)
 	}
-	return id, (<-s.joined).(*testSession)
+	return id, (<-s.joined)
 }
 
 // stream opens an event stream.
@@ -351,7 +351,7 @@ func TestHTTPHalfClosed(t *testing.T) {
 		res.Body.Close()
 		id = cmp.Or(id, res.Header.Get(sessionHeader))
 	}
-	session := (<-f.joined).(*testSession)
+	session := (<-f.joined)
 	conn, err := net.Dial("tcp", server.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)

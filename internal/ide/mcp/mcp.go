@@ -2,9 +2,8 @@
 // package adds its dialect: tools, names, limits, texts, and the way to the server.
 //
 // A [Server] holds the sessions of one kind of agent. A [Session] is the server's side of
-// MCP with one agent, and the part of a [companion.Session] that all agents share:
+// MCP with one agent:
 //
-//	companion.Session   the agent's package: text rules, prompt, process
 //	Session             methods, calls in order, outbox, connect and disconnect
 //	Conn, or Endpoint   messages as frames of a stream, or HTTP with event streams
 //
@@ -51,51 +50,13 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
-
-	"pollux/internal/companion"
-	"pollux/internal/editor"
 )
-
-// A Backend is what servers need of a [companion.Companion], which documents the methods. They
-// are called from many goroutines and do not block for long, since an agent waits.
-type Backend interface {
-	// Connect is called once an agent has sent notifications/initialized, and Disconnect when its
-	// session has ended.
-	Connect(s companion.Session)
-	Disconnect(s companion.Session)
-	Changed(s companion.Session)
-	Acted(s companion.Session)
-
-	// Propose returns soon. The agent shows the text of an error to the user and considers the
-	// change lost, so an error means that there is no way to show the change.
-	Propose(s companion.Session, p companion.Proposal) error
-	Withdraw(s companion.Session, path string) (text string, err error)
-	Abandon(s companion.Session, path string) (text string, err error)
-	Shows() bool
-
-	// Context may be called often.
-	Context() companion.Context
-	Roots() []string
-	Diagnostics(ctx context.Context, path string) ([]editor.FileDiagnostics, error)
-	BeforeWrite(ctx context.Context, s companion.Session, path string) ([]editor.FileDiagnostics, error)
-	AfterWrites(ctx context.Context, s companion.Session)
-}
-
-// A Companion is what all servers of a companion are made of.
-type Companion struct {
-	Backend Backend
-	Log     *slog.Logger
-	// Version is the companion's version.
-	Version string
-	// Editor names the companion to the agents' users.
-	Editor editor.Info
-}
 
 // A Config configures a [Server].
 type Config struct {
-	Companion
-	// Names are the agents' names, as people know them, by the names that they send.
-	Names map[string]string
+	// Title names the server to people.
+	Title, Version string
+	Log            *slog.Logger
 	// Experimental returns the server's experimental capabilities; may be nil.
 	Experimental func() map[string]any
 	// MaxSessions bounds the sessions.
@@ -104,8 +65,8 @@ type Config struct {
 
 // A Server holds the sessions of one kind of agent.
 //
-// Lock order: the companion's lock, Server.mu, Session.mu. The last two are not held while a
-// method of the Backend or of an agent's package runs, nor during I/O.
+// Lock order: Server.mu, Session.mu. Neither is held while a function of an agent's package runs,
+// nor during I/O.
 type Server struct {
 	cfg Config
 

@@ -13,23 +13,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"pollux/internal/companion"
-	"pollux/internal/editor"
 	"pollux/internal/sys/systest"
 )
 
 func TestMain(m *testing.M) { systest.VerifyTestMain(m) }
 
 // A testSession is the session of an agent's package.
-type testSession struct {
-	*Session
-	companion.TextRules
-}
+type testSession struct{ *Session }
 
-func (*testSession) Transport() string                                          { return "test" }
-func (*testSession) Process() (p companion.Process)                             { return p }
-func (*testSession) ContextChanged()                                            {}
-func (*testSession) Resolve(companion.Proposal, companion.Outcome, func(error)) {}
 func (*testSession) echo(_ context.Context, c *Call) ([]string, error) {
 	return []string{string(c.Args)}, nil
 }
@@ -37,12 +28,10 @@ func (*testSession) fail(context.Context, *Call) ([]string, error) { return nil,
 
 // A fixture is a server with a table of tools. Its sessions share the channels.
 type fixture struct {
-	Backend // the methods that are not used
 	*Server
 	t        *testing.T
-	log      strings.Builder // of one session
-	joined   chan companion.Session
-	gone     chan companion.Session
+	joined   chan *testSession
+	gone     chan *testSession
 	later    chan *Call    // the calls that wait for an answer
 	started  chan string   // the names of tools that have begun
 	proceed  chan struct{} // lets "slow" and "aside" continue
@@ -51,20 +40,12 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	f := &fixture{
-		t: t, joined: make(chan companion.Session, 10), gone: make(chan companion.Session, 10),
+		t: t, joined: make(chan *testSession, 10), gone: make(chan *testSession, 10),
 		later: make(chan *Call, maxCalls+1), started: make(chan string, 10), proceed: make(chan struct{}), received: make(chan string, 10),
 	}
-	f.Server = New(Config{
-		Companion: Companion{
-			Backend: f, Log: slog.New(slog.NewTextHandler(&f.log, nil)), Version: "1", Editor: editor.Info{DisplayName: "Test"},
-		},
-		Names: map[string]string{"agent": "An Agent"}, MaxSessions: 3,
-	})
+	f.Server = New(Config{Title: "Test", Version: "1", Log: slog.New(slog.DiscardHandler), MaxSessions: 3})
 	return f
 }
-
-func (f *fixture) Connect(s companion.Session)    { f.joined <- s }
-func (f *fixture) Disconnect(s companion.Session) { f.gone <- s }
 
 // open makes a session.
 func (f *fixture) open() (*testSession, error) {
@@ -80,7 +61,8 @@ func (f *fixture) open() (*testSession, error) {
 	}
 	var err error
 	s.Session, err = f.NewSession(Dialect{
-		Self: s,
+		Connected:    func() { f.joined <- s },
+		Disconnected: func() { f.gone <- s },
 		Tools: []Tool{
 			{Name: "echo", Schema: "{}", Run: s.echo},
 			{Name: "fail", Schema: "{}", Run: s.fail},
@@ -225,19 +207,13 @@ func TestInitialize(t *testing.T) {
 		a.want(a.request("initialize", "[]"), "-32602")
 		a.in <- `{"jsonrpc":"2.0","method":"notifications/initialized"}`
 		s := <-f.joined
-		if name, version := s.Client(); name != "An Agent" || version != "1.2" || s != companion.Session(a.session) {
+		if name, version := s.ClientInfo(); name != "agent" || version != "1.2" || s != a.session {
 			t.Errorf("%s %s has connected", name, version)
-		}
-		if got := f.log.String(); !strings.Contains(got, `msg="an agent connected" client="An Agent" version=1.2 transport=test`) {
-			t.Errorf("the log is %s", got)
 		}
 		a.in <- `{"jsonrpc":"2.0","method":"notifications/initialized"}`
 		a.close()
 		if <-f.gone != s || len(f.joined) != 0 {
 			t.Error("another session has connected or ended")
-		}
-		if got := f.log.String(); !strings.Contains(got, `msg="an agent has disconnected" transport=test`) {
-			t.Errorf("the log is %s", got)
 		}
 	})
 }
@@ -454,7 +430,7 @@ func TestSlowReader(t *testing.T) {
 			case <-a.ended:
 			}
 		}
-		if <-f.gone != companion.Session(a.session) {
+		if <-f.gone != a.session {
 			t.Error("another session has ended")
 		}
 		if err := <-written; err == nil {

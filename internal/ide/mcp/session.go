@@ -9,11 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"pollux/internal/companion"
 	"pollux/internal/crash"
 	"pollux/internal/jsonrpc"
 	"pollux/internal/outbox"
-	"pollux/internal/termtext"
 )
 
 // The limits of a session. A single message of any size finds room in a queue that is not full.
@@ -28,24 +26,21 @@ const (
 	maxOutboxSize = 256 << 20
 )
 
-// A Dialect describes what an agent's package adds to a session. Only Self must be
-// set.
+// A Dialect describes what an agent's package adds to a session. All fields may be zero.
 type Dialect struct {
-	// Self is the session as the companion receives it. It embeds the [Session].
-	Self  companion.Session
 	Tools []Tool
 	// Received is called for each request and notification when it arrives. The params of a
 	// call of a tool are nil. It returns soon.
 	Received func(method string, params json.RawMessage)
-	// Connected is called after [Backend.Connect]. It returns soon.
-	Connected func()
+	// Connected is called once the agent has sent notifications/initialized, and Disconnected when
+	// the session has ended after that. They return soon.
+	Connected, Disconnected func()
 	// StreamOpened is called when an agent has opened an event stream with a request, and before
 	// that carries a message. It returns soon.
 	StreamOpened func(r *http.Request)
 }
 
-// A Session is the server's side of MCP with one agent. An agent's package embeds it in its
-// [companion.Session].
+// A Session is the server's side of MCP with one agent. An agent's package embeds it.
 type Session struct {
 	// Ctx ends with the session.
 	Ctx context.Context
@@ -60,7 +55,7 @@ type Session struct {
 	mu        sync.Mutex
 	client    *client // nil until initialize
 	greeted   bool    // notifications/initialized has arrived
-	connected bool    // the companion has the session
+	connected bool    // [Dialect.Connected] has returned
 	mute      bool    // without a stream, only answers can be sent
 	ended     bool    // Go starts nothing any more
 	over      bool    // nothing can be written any more
@@ -121,17 +116,16 @@ func (s *Session) start(write func(context.Context, *outgoing) error) {
 	s.Go(s.work)
 }
 
-// wait waits until the session has ended, and takes it from the companion.
+// wait waits until the session has ended.
 func (s *Session) wait() {
 	<-s.Ctx.Done()
 	s.mu.Lock()
 	s.ended = true
 	s.mu.Unlock()
-	s.tasks.Wait() // the companion has the session until the last call has returned
+	s.tasks.Wait()
 	s.out.Close()
-	if s.isConnected() {
-		s.server.cfg.Log.Info("an agent has disconnected", "transport", s.dialect.Self.Transport())
-		s.server.cfg.Backend.Disconnect(s.dialect.Self)
+	if s.isConnected() && s.dialect.Disconnected != nil {
+		s.dialect.Disconnected()
 	}
 	s.mu.Lock()
 	s.over = true
@@ -198,7 +192,7 @@ func (s *Session) initialize(c *Call, m message) {
 	if !slices.Contains(ProtocolVersions, p.Version) {
 		p.Version = ProtocolVersions[0]
 	}
-	res := initializeResult{Version: p.Version, Server: serverInfo{"pollux", s.server.cfg.Editor.DisplayName, s.server.cfg.Version}}
+	res := initializeResult{Version: p.Version, Server: serverInfo{"pollux", s.server.cfg.Title, s.server.cfg.Version}}
 	if f := s.server.cfg.Experimental; f != nil {
 		res.Capabilities.Experimental = f()
 	}
@@ -236,13 +230,13 @@ func (s *Session) listTools(c *Call, _ message) {
 	c.succeed(list)
 }
 
-// greet handles notifications/initialized: the companion has the session when it returns.
+// greet handles notifications/initialized: the agent is connected when it returns.
 func (s *Session) greet() {
 	s.mu.Lock()
 	first := s.client != nil && !s.greeted && !s.ended
 	if first {
 		s.greeted = true
-		s.tasks.Add(1) // so that Disconnect comes after Connect
+		s.tasks.Add(1) // so that Disconnected comes after Connected
 	}
 	s.mu.Unlock()
 	if !first {
@@ -259,15 +253,12 @@ func (s *Session) greet() {
 }
 
 func (s *Session) connect() {
-	name, version := s.dialect.Self.Client()
-	s.server.cfg.Log.Info("an agent connected", "client", name, "version", version, "transport", s.dialect.Self.Transport())
-	s.server.cfg.Backend.Connect(s.dialect.Self)
-	s.mu.Lock()
-	s.connected = true
-	s.mu.Unlock()
 	if s.dialect.Connected != nil {
 		s.dialect.Connected()
 	}
+	s.mu.Lock()
+	s.connected = true
+	s.mu.Unlock()
 }
 
 // Send sends a notification, and returns when it is written. The params may be encoded already, as
@@ -446,22 +437,10 @@ func (s *Session) idleLocked() {
 	}
 }
 
-// MaxName bounds a name and a version, in bytes.
-const MaxName = 64
-
 // ClientInfo returns the name and the version that the agent sends; both are empty before it has.
 func (s *Session) ClientInfo() (name, version string) {
 	info := s.clientInfo()
 	return info.Name, info.Version
-}
-
-// Client implements [companion.Session].
-func (s *Session) Client() (name, version string) {
-	info := s.clientInfo()
-	if name = s.server.cfg.Names[info.Name]; name == "" {
-		name = termtext.Line(info.Name, MaxName)
-	}
-	return name, termtext.Line(info.Version, MaxName)
 }
 
 func (s *Session) clientInfo() client {
@@ -473,5 +452,5 @@ func (s *Session) clientInfo() client {
 	return *s.client
 }
 
-// Since implements [companion.Session].
+// Since returns when the session was made.
 func (s *Session) Since() time.Time { return s.since }
