@@ -66,17 +66,16 @@ var allowed = map[string][]string{
 	"pollux/internal/hunk":                      {},
 	"pollux/internal/ide":                       {"companion", "companion/journal", "crash", "editor", "ide/asking", "ide/attach", "ide/claudeide", "ide/codexide", "ide/copilotide", "ide/geminiide", "ide/opencode", "inputline", "sys"},
 	"pollux/internal/ide/asking":                {"jsontoml", "sys"},
-	"pollux/internal/ide/attach":                {"companion", "editor", "ide/mcp"},
-	"pollux/internal/ide/blocking":              {"companion", "crash", "editor", "gate", "ide/attach", "ide/mcp", "outbox", "paths", "sys", "termtext"},
-	"pollux/internal/ide/claudeide":             {"companion", "crash", "editor", "gate", "ide/asking", "ide/attach", "ide/blocking", "ide/mcp", "inputline", "paths", "sys", "termtext"},
+	"pollux/internal/ide/attach":                {"companion", "editor", "mcp"},
+	"pollux/internal/ide/blocking":              {"companion", "crash", "editor", "gate", "ide/attach", "mcp", "outbox", "paths", "sys", "termtext"},
+	"pollux/internal/ide/claudeide":             {"companion", "crash", "editor", "gate", "ide/asking", "ide/attach", "ide/blocking", "mcp", "inputline", "paths", "sys", "termtext"},
 	"pollux/internal/ide/claudeide/checks":      {"doctor", "ide/asking", "ide/blocking", "ide/claudeide", "paths", "sys"},
 	"pollux/internal/ide/codexide":              {"companion", "crash", "editor", "gate", "ide/asking", "inputline", "outbox", "paths", "sys"},
 	"pollux/internal/ide/codexide/checks":       {"doctor", "ide/codexide", "sys"},
-	"pollux/internal/ide/copilotide":            {"companion", "editor", "gate", "ide/asking", "ide/attach", "ide/blocking", "ide/mcp", "inputline", "paths", "sys"},
+	"pollux/internal/ide/copilotide":            {"companion", "editor", "gate", "ide/asking", "ide/attach", "ide/blocking", "mcp", "inputline", "paths", "sys"},
 	"pollux/internal/ide/copilotide/checks":     {"doctor", "ide/copilotide", "sys"},
-	"pollux/internal/ide/geminiide":             {"companion", "editor", "gate", "ide/asking", "ide/attach", "ide/mcp", "inputline", "jsonrpc", "lazy", "npm", "paths", "sys", "termtext"},
+	"pollux/internal/ide/geminiide":             {"companion", "editor", "gate", "ide/asking", "ide/attach", "mcp", "inputline", "jsonrpc", "lazy", "npm", "paths", "sys", "termtext"},
 	"pollux/internal/ide/geminiide/client":      {},
-	"pollux/internal/ide/mcp":                   {"crash", "gate", "jsonl", "jsonrpc", "outbox"},
 	"pollux/internal/ide/opencode":              {"companion", "editor", "ide/asking", "inputline"},
 	"pollux/internal/ide/geminiide/conformance": {"editor", "ide/geminiide", "ide/geminiide/client", "lazy", "sys"},
 	"pollux/internal/inputline/inputlinetest":   {"inputline"},
@@ -87,6 +86,7 @@ var allowed = map[string][]string{
 	"pollux/internal/jsontoml":                  {},
 	"pollux/internal/lazy":                      {},
 	"pollux/internal/logfile":                   {"sys"},
+	"pollux/internal/mcp":                       {"crash", "gate", "jsonl", "jsonrpc", "outbox"},
 	"pollux/internal/npm":                       {"sys"},
 	"pollux/internal/outbox":                    {},
 	"pollux/internal/paths":                     {"sys"},
@@ -115,7 +115,7 @@ var ground = []string{"crash", "gate", "git", "hunk", "inputline", "jsonl", "jso
 
 // shared are the packages below agent and ide that name no agent; agent/agents is the
 // table of agents.
-var shared = []string{"agent", "agent/acp", "agent/checks", "agent/pool", "agent/program", "agent/queue", "agent/shared", "agent/shared/checks", "ide/asking", "ide/attach", "ide/blocking", "ide/mcp"}
+var shared = []string{"agent", "agent/acp", "agent/checks", "agent/pool", "agent/program", "agent/queue", "agent/shared", "agent/shared/checks", "ide/asking", "ide/attach", "ide/blocking"}
 
 // brokenRule returns the rule of docs/ARCHITECTURE.md that an import breaks, if
 // it breaks one. Both names are without pollux/internal/.
@@ -140,8 +140,8 @@ func brokenRule(importer, imported string) string {
 	switch {
 	case slices.Contains(ground, importer) && imported != "sys" && imported != "jsonl":
 		return "a ground package imports no package of Pollux but sys and jsonl"
-	case importer == "editor" && !toGround:
-		return "editor imports ground packages only"
+	case (importer == "editor" || importer == "mcp") && !toGround:
+		return "editor and mcp import ground packages only"
 	case at(importer, "companion") && !at(imported, "companion", "editor") && !toGround:
 		return "the companion's core knows no agent: it imports editor and ground packages only"
 	case at(importer, "bridge") && imported != "agent" && !at(imported, "bridge") && !toGround:
@@ -256,8 +256,10 @@ func TestRules(t *testing.T) {
 		"ide/claudeide -> ide/geminiide/client":   true,
 		"ide/claudeide -> ide/blocking":           false,
 		"ide/blocking -> ide/claudeide":           true,
-		"ide/claudeide -> ide/mcp":                false,
-		"ide/mcp -> ide/claudeide":                true,
+		"ide/claudeide -> mcp":                    false,
+		"mcp -> ide/claudeide":                    true,
+		"mcp -> companion":                        true,
+		"mcp -> jsonrpc":                          false,
 		"ide/copilotide -> ide/claudeide":         true,
 		"ide/geminiide/client -> ide/geminiide":   false,
 		"ide/geminiide -> agent/gemini":           true,
@@ -507,7 +509,7 @@ func TestDoctorDocNamesChecks(t *testing.T) {
 func TestMessagesHaveTags(t *testing.T) {
 	dirs := []string{"internal/jsonrpc"}
 	for name, imports := range allowed {
-		uses := slices.ContainsFunc(imports, func(i string) bool { return i == "editor" || i == "jsonrpc" || i == "ide/mcp" })
+		uses := slices.ContainsFunc(imports, func(i string) bool { return i == "editor" || i == "jsonrpc" || i == "mcp" })
 		if uses && strings.HasPrefix(name, "pollux/internal/") {
 			dirs = append(dirs, strings.TrimPrefix(name, "pollux/"))
 		}
@@ -548,7 +550,7 @@ func TestMessagesHaveTags(t *testing.T) {
 			})
 		}
 	}
-	for _, dir := range []string{"internal/editor", "internal/ide/blocking", "internal/ide/mcp", "internal/ide/geminiide"} {
+	for _, dir := range []string{"internal/editor", "internal/ide/blocking", "internal/mcp", "internal/ide/geminiide"} {
 		if tagged[dir] == 0 {
 			t.Errorf("%s has no struct with json tags", dir)
 		}

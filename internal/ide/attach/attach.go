@@ -12,7 +12,7 @@ import (
 
 	"pollux/internal/companion"
 	"pollux/internal/editor"
-	"pollux/internal/ide/mcp"
+	"pollux/internal/mcp"
 )
 
 // A Backend is what servers need of a [companion.Companion], which documents the methods. They

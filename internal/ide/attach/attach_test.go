@@ -10,7 +10,7 @@ import (
 
 	"pollux/internal/companion"
 	"pollux/internal/editor"
-	"pollux/internal/ide/mcp"
+	"pollux/internal/mcp"
 	"pollux/internal/sys/systest"
 )
 
@@ -58,7 +58,11 @@ func TestNewSession(t *testing.T) {
 	}()
 	answer := json.NewDecoder(theirs)
 	theirs.Write([]byte(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"clientInfo":{"name":"agent","version":"1.2"}}}` + "\n"))
-	var hello struct{ Result struct{ ServerInfo struct{ Title, Version string } } }
+	var hello struct {
+		Result struct {
+			ServerInfo struct{ Title, Version string }
+		}
+	}
 	if err := answer.Decode(&hello); err != nil || hello.Result.ServerInfo.Title != "Test" || hello.Result.ServerInfo.Version != "1" {
 		t.Errorf("%+v, %v", hello, err)
 	}

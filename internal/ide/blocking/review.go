@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"pollux/internal/companion"
-	"pollux/internal/ide/mcp"
+	"pollux/internal/mcp"
 )
 
 // ErrUndecided answers a change that another one has replaced, or that could not be

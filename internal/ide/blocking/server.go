@@ -16,7 +16,7 @@ import (
 	"pollux/internal/crash"
 	"pollux/internal/gate"
 	"pollux/internal/ide/attach"
-	"pollux/internal/ide/mcp"
+	"pollux/internal/mcp"
 	"pollux/internal/outbox"
 	"pollux/internal/paths"
 	"pollux/internal/sys/disk"

@@ -11,7 +11,7 @@ import (
 
 	"pollux/internal/companion"
 	"pollux/internal/ide/attach"
-	"pollux/internal/ide/mcp"
+	"pollux/internal/mcp"
 	"pollux/internal/outbox"
 	"pollux/internal/termtext"
 )

@@ -6,7 +6,7 @@ import (
 
 	"pollux/internal/editor"
 	"pollux/internal/ide/blocking"
-	"pollux/internal/ide/mcp"
+	"pollux/internal/mcp"
 )
 
 // Claude Code calls getDiagnostics right before it writes a file, for that file, and waits

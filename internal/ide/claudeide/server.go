@@ -24,7 +24,7 @@ import (
 	"pollux/internal/gate"
 	"pollux/internal/ide/attach"
 	"pollux/internal/ide/blocking"
-	"pollux/internal/ide/mcp"
+	"pollux/internal/mcp"
 	"pollux/internal/sys/sock"
 	"pollux/internal/termtext"
 )

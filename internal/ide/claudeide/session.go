@@ -9,7 +9,7 @@ import (
 
 	"pollux/internal/companion"
 	"pollux/internal/ide/blocking"
-	"pollux/internal/ide/mcp"
+	"pollux/internal/mcp"
 )
 
 // A Session is one connected agent. It implements [companion.Session].

@@ -7,7 +7,7 @@ import (
 	"pollux/internal/companion"
 	"pollux/internal/ide/attach"
 	"pollux/internal/ide/blocking"
-	"pollux/internal/ide/mcp"
+	"pollux/internal/mcp"
 )
 
 // The tools that the agents call. They do not look at the list. Claude Code shows the

@@ -5,7 +5,7 @@ import (
 	"net/url"
 
 	"pollux/internal/ide/blocking"
-	"pollux/internal/ide/mcp"
+	"pollux/internal/mcp"
 	"pollux/internal/paths"
 )
 

@@ -16,7 +16,7 @@ import (
 	"pollux/internal/gate"
 	"pollux/internal/ide/attach"
 	"pollux/internal/ide/blocking"
-	"pollux/internal/ide/mcp"
+	"pollux/internal/mcp"
 	"pollux/internal/sys/sock"
 )
 

@@ -8,7 +8,7 @@ import (
 	"pollux/internal/companion"
 	"pollux/internal/editor"
 	"pollux/internal/ide/blocking"
-	"pollux/internal/ide/mcp"
+	"pollux/internal/mcp"
 	"pollux/internal/sys/proc"
 )
 

@@ -7,7 +7,7 @@ import (
 	"pollux/internal/companion"
 	"pollux/internal/ide/attach"
 	"pollux/internal/ide/blocking"
-	"pollux/internal/ide/mcp"
+	"pollux/internal/mcp"
 )
 
 // The tools. The agent calls the first three itself, and lets the model call the others.

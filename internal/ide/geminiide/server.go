@@ -13,7 +13,7 @@ import (
 	"pollux/internal/editor"
 	"pollux/internal/gate"
 	"pollux/internal/ide/attach"
-	"pollux/internal/ide/mcp"
+	"pollux/internal/mcp"
 	"pollux/internal/sys/sock"
 )
 

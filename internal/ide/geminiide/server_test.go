@@ -22,7 +22,7 @@ import (
 
 	"pollux/internal/companion"
 	"pollux/internal/ide/attach"
-	"pollux/internal/ide/mcp"
+	"pollux/internal/mcp"
 	"pollux/internal/sys/systest"
 )
 

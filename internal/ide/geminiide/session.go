@@ -10,7 +10,7 @@ import (
 
 	"pollux/internal/companion"
 	"pollux/internal/ide/attach"
-	"pollux/internal/ide/mcp"
+	"pollux/internal/mcp"
 	"pollux/internal/npm"
 	"pollux/internal/sys/proc"
 	"pollux/internal/sys/sock"

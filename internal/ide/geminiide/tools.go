@@ -6,7 +6,7 @@ import (
 
 	"pollux/internal/companion"
 	"pollux/internal/ide/attach"
-	"pollux/internal/ide/mcp"
+	"pollux/internal/mcp"
 )
 
 // The schemas allow unknown arguments: the real CLI sends closeDiff one that the
