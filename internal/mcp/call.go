@@ -13,17 +13,40 @@ import (
 // A Tool is a row of the table of an agent's tools.
 type Tool struct {
 	Name, Description string
-	// Schema is the JSON schema of the arguments.
-	Schema string
-	// Run runs a call when all earlier calls have taken effect, and returns the texts of the
-	// result. An error becomes a result with isError. After the error [ErrLater] the call has
-	// taken effect, and [Call.Answer] answers it. The context ends when the agent cancels the
-	// call, and with the session.
-	Run func(ctx context.Context, c *Call) ([]string, error)
+	// Schema is the JSON schema of the arguments. Output is that of [Result.Structured]; empty if
+	// there is none.
+	Schema, Output string
+	Hints          *Hints         // may be nil
+	Meta           map[string]any // may be nil
+	// Run runs a call when all earlier calls have taken effect. An error becomes a result with
+	// isError. After the error [ErrLater] the call has taken effect, and [Call.Answer] answers it.
+	// The context ends when the agent cancels the call, which then has no answer unless it is
+	// answered later, and with the session.
+	Run func(ctx context.Context, c *Call) (*Result, error)
 	// Concurrent lets calls run when they arrive, at the same time as others. Such a tool does not
 	// affect other calls, and does not return ErrLater.
 	Concurrent bool
 }
+
+// Hints tell an agent's user what a tool does.
+type Hints struct {
+	Title       string `json:"title,omitempty"`
+	ReadOnly    bool   `json:"readOnlyHint,omitempty"`
+	Destructive *bool  `json:"destructiveHint,omitempty"` // true if nil
+	Idempotent  bool   `json:"idempotentHint,omitempty"`
+	OpenWorld   *bool  `json:"openWorldHint,omitempty"` // true if nil
+}
+
+// A Result is the result of a call of a tool.
+type Result struct {
+	Texts      []string
+	Structured any            // an object, as JSON; nil if there is none
+	Meta       map[string]any // may be nil
+	IsError    bool
+}
+
+// Text returns a result that consists of texts.
+func Text(texts ...string) *Result { return &Result{Texts: texts} }
 
 // ErrLater is the error of [Tool.Run] for a call that is answered later.
 var ErrLater = errors.New("the call is answered later")
@@ -39,6 +62,9 @@ var (
 type Call struct {
 	// Args are the arguments of the tool, as JSON. [Tool.Run] has them until it returns.
 	Args json.RawMessage
+
+	meta, inputs json.RawMessage // likewise
+	stateless    bool            // the request follows [Stateless]
 
 	session *Session
 	id      json.RawMessage
@@ -86,7 +112,7 @@ var methods = map[string]func(*Session, *Call, message){
 func (s *Session) receive(m message, put func(*outgoing)) bool {
 	var c *Call
 	if m.isRequest() {
-		c = &Call{Args: m.call.Args, session: s, id: slices.Clone(m.ID), put: put}
+		c = &Call{Args: m.call.Args, meta: m.call.Meta, inputs: m.call.Inputs, session: s, id: slices.Clone(m.ID), put: put}
 		c.ctx, c.cancel = context.WithCancel(s.Ctx)
 		s.mu.Lock()
 		twice := s.calls[string(c.id)] != nil
@@ -97,6 +123,12 @@ func (s *Session) receive(m message, put func(*outgoing)) bool {
 		if twice {
 			c.cancel()
 			return false
+		}
+	}
+	if c != nil {
+		if problem := s.identify(c, m); problem != nil {
+			c.reply(response{Version: "2.0", ID: c.id, Error: problem}, 0, nil)
+			return true
 		}
 	}
 	if s.dialect.Received != nil && m.Method != "" {
@@ -123,10 +155,13 @@ func (s *Session) receive(m message, put func(*outgoing)) bool {
 // dispatch starts to serve a request.
 func (s *Session) dispatch(c *Call, m message) {
 	serve := methods[m.Method]
+	if c.stateless {
+		serve = statelessMethods[m.Method]
+	}
 	switch {
 	case serve == nil:
 		c.fail(jsonrpc.CodeMethodNotFound, fmt.Sprintf("method %.80q not found", m.Method))
-	case !s.initialized() && m.Method != "initialize" && m.Method != "ping":
+	case !c.stateless && !s.initialized() && m.Method != "initialize" && m.Method != "ping":
 		c.fail(jsonrpc.CodeInvalidRequest, "send initialize first")
 	default:
 		serve(s, c, m)
@@ -218,10 +253,12 @@ func (s *Session) enqueue(f func()) {
 	}
 }
 
-// A toolResult is the result of a call of a tool.
+// A toolResult is a [Result] as it is sent.
 type toolResult struct {
-	Content []textBlock `json:"content"`
-	IsError bool        `json:"isError,omitempty"`
+	head
+	Content    []textBlock `json:"content"`
+	Structured any         `json:"structuredContent,omitempty"`
+	IsError    bool        `json:"isError,omitempty"`
 }
 
 type textBlock struct {
@@ -229,16 +266,19 @@ type textBlock struct {
 	Text string `json:"text"`
 }
 
-// Answer answers the call with texts, or with an error. It does not wait. Calls after the first
+// Answer answers the call with a result, which is empty if nil, or with an error. It does not wait. Calls after the first
 // have no effect. written is called once, on another goroutine: with nil when the agent has the
 // answer, with an error if the session ended before that; it may be nil.
-func (c *Call) Answer(texts []string, err error, written func(error)) {
-	res := toolResult{Content: []textBlock{}}
-	if err != nil {
-		res.IsError, texts = true, []string{err.Error()}
+func (c *Call) Answer(r *Result, err error, written func(error)) {
+	switch {
+	case err != nil:
+		r = &Result{Texts: []string{err.Error()}, IsError: true}
+	case r == nil:
+		r = &Result{}
 	}
+	res := toolResult{head: c.head(r.Meta), Content: []textBlock{}, Structured: r.Structured, IsError: r.IsError}
 	size := 0
-	for _, text := range texts {
+	for _, text := range r.Texts {
 		res.Content = append(res.Content, textBlock{"text", text})
 		size += len(text)
 	}
@@ -270,16 +310,76 @@ func (c *Call) succeed(result any) {
 
 func (c *Call) fail(code int64, text string) { c.reply(failure(c.id, code, text), 0, nil) }
 
+// drop ends a call that its agent has canceled, without an answer. It reports whether it has.
+func (c *Call) drop() bool {
+	s := c.session
+	s.mu.Lock()
+	dropped := c.canceled && s.calls[string(c.id)] == c
+	if dropped {
+		delete(s.calls, string(c.id))
+		s.idleLocked()
+	}
+	s.mu.Unlock()
+	if dropped {
+		c.put(nil)
+	}
+	return dropped
+}
+
 // run runs the call of a tool.
 func (c *Call) run(tool *Tool) {
-	texts, err := tool.Run(c.ctx, c)
-	c.Args = nil // the answer may take hours
-	if err != ErrLater {
-		c.Answer(texts, err, nil)
-		return
+	r, err := tool.Run(c.ctx, c)
+	c.Args, c.meta, c.inputs = nil, nil, nil // the answer may take hours
+	switch {
+	case err == ErrLater:
+		c.session.mu.Lock()
+		defer c.session.mu.Unlock()
+		c.later = true
+		c.session.idleLocked()
+	case c.drop():
+	case err == errInput:
+		c.askForRoots()
+	default:
+		c.Answer(r, err, nil)
 	}
-	c.session.mu.Lock()
-	defer c.session.mu.Unlock()
-	c.later = true
-	c.session.idleLocked()
+}
+
+// Roots returns the URIs of the agent's folders, or none if it cannot name them. An agent that
+// follows [Stateless] is not asked: if it has not sent them with the call, [Tool.Run] returns the
+// error, and the agent repeats the call with them.
+func (c *Call) Roots(ctx context.Context) (uris []string, err error) {
+	if !c.stateless {
+		return c.session.Roots(ctx)
+	}
+	if !c.session.clientInfo().roots {
+		return nil, nil
+	}
+	var inputs map[string]json.RawMessage
+	if jsonrpc.Decode(c.inputs, &inputs) != nil || inputs[inputRoots] == nil {
+		return nil, errInput
+	}
+	return rootURIs(inputs[inputRoots])
+}
+
+// Reporter returns a function that reports the progress of the call, and waits until the agent has
+// the report; nil if the agent wants none. It is called from one goroutine at a time, until ctx
+// ends or [Tool.Run] returns.
+func (c *Call) Reporter(ctx context.Context) func(message string) {
+	var meta struct {
+		Token json.RawMessage `json:"progressToken"`
+	}
+	if jsonrpc.Decode(c.meta, &meta) != nil || meta.Token == nil {
+		return nil
+	}
+	type progress struct {
+		Token   json.RawMessage `json:"progressToken"`
+		Done    int             `json:"progress"`
+		Message string          `json:"message"`
+	}
+	p := progress{Token: slices.Clone(meta.Token)}
+	return func(message string) {
+		p.Done++
+		p.Message = message
+		c.session.Send(ctx, "notifications/progress", p)
+	}
 }

@@ -297,6 +297,9 @@ func (s *httpSession) serveRequest(w http.ResponseWriter, r *http.Request, m mes
 	tick := time.NewTicker(cmp.Or(s.endpoint.KeepAlive, defaultKeepAlive))
 	defer tick.Stop()
 	write := func(o *outgoing) {
+		if o == nil {
+			return
+		}
 		err := out.message(o.encode(0))
 		s.wrote(o, err)
 		if err == nil {
@@ -333,7 +336,9 @@ func (s *httpSession) serveRequest(w http.ResponseWriter, r *http.Request, m mes
 	for {
 		select {
 		case o := <-answer:
-			s.wrote(o, ErrUndelivered)
+			if o != nil {
+				s.wrote(o, ErrUndelivered)
+			}
 			return
 		case <-cancel.C:
 			s.cancelCall(id)

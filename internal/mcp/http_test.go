@@ -127,7 +127,7 @@ func (s *site) connect() (id string, session *testSession) {
 	if p := s.post(id, "notifications/initialized", ""); p.StatusCode != http.StatusAccepted {
 		s.t.Fatal(p.Status)
 	}
-	return id, (<-s.joined)
+	return id, <-s.joined
 }
 
 // stream opens an event stream.
@@ -186,7 +186,7 @@ func TestHTTPOrder(t *testing.T) {
 		c := <-s.later
 		time.Sleep(24 * time.Hour) // the response is kept alive
 		written := make(chan error, 1)
-		c.Answer([]string{"x"}, nil, func(err error) { written <- err })
+		c.Answer(Text("x"), nil, func(err error) { written <- err })
 		if got := <-later.events; !strings.Contains(got, text("x")) {
 			t.Error(got)
 		}
@@ -308,6 +308,22 @@ func TestHTTPAborted(t *testing.T) {
 	})
 }
 
+// The response to a call that the agent has canceled ends without an answer.
+func TestHTTPCanceled(t *testing.T) {
+	runHTTP(t, func(t *testing.T, s *site) {
+		id, _ := s.connect()
+		p := s.call(id, "slow", 1)
+		<-s.started
+		s.post(id, "notifications/cancelled", `"params":{"requestId":1},`)
+		if got, ok := <-p.events; ok {
+			t.Errorf("the answer is %s", got)
+		}
+		if p := s.call(id, "echo", 1); !strings.Contains(<-p.events, text("1")) {
+			t.Error("its ID cannot be used again")
+		}
+	})
+}
+
 // A call that runs when the session ends still gets its answer.
 func TestHTTPEnds(t *testing.T) {
 	runHTTP(t, func(t *testing.T, s *site) {
@@ -351,7 +367,7 @@ func TestHTTPHalfClosed(t *testing.T) {
 		res.Body.Close()
 		id = cmp.Or(id, res.Header.Get(sessionHeader))
 	}
-	session := (<-f.joined)
+	session := <-f.joined
 	conn, err := net.Dial("tcp", server.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@
 //
 // The methods are a table in this package: initialize, ping, tools/list and tools/call. The
 // tools are a table in the agent's package. A message that is neither in the tables nor
-// valid does no harm: it gets an error, or is skipped.
+// valid does no harm: it gets an error. The version of MCP without initialize is in stateless.go.
 //
 // # Order
 //
@@ -19,7 +19,8 @@
 // finds the effects of all earlier ones. A tool that waits for the user returns [ErrLater]; then
 // [Call.Answer] answers the call, maybe hours later, and the calls after it do not wait. A tool
 // without effects can be [Tool.Concurrent]. An agent can cancel a call with
-// notifications/cancelled; the cancellation takes its place in the same order.
+// notifications/cancelled; the cancellation takes its place in the same order. A call that is
+// canceled before its tool returns has no answer.
 //
 // # Outbox
 //
@@ -50,13 +51,21 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"time"
 )
 
 // A Config configures a [Server].
 type Config struct {
-	// Title names the server to people.
-	Title, Version string
-	Log            *slog.Logger
+	// Title names the server to people. Instructions are for models; may be empty.
+	Title, Version, Instructions string
+
+	Log *slog.Logger
+	// Versions are the versions of MCP that clients may ask for, the newest first;
+	// [ProtocolVersions] if nil.
+	Versions []string
+	// Grace is how long a client that sends nothing more may take to read its last answers; a
+	// second if 0.
+	Grace time.Duration
 	// Experimental returns the server's experimental capabilities; may be nil.
 	Experimental func() map[string]any
 	// MaxSessions bounds the sessions.
@@ -74,6 +83,14 @@ type Server struct {
 	sessions map[*Session]bool
 	closed   bool
 	running  sync.WaitGroup // one for each of sessions; added to under mu while the server is not closed
+}
+
+// versions returns the supported versions of MCP.
+func (s *Server) versions() []string {
+	if s.cfg.Versions == nil {
+		return ProtocolVersions
+	}
+	return s.cfg.Versions
 }
 
 // New returns a server without sessions.

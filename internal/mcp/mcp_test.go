@@ -21,10 +21,10 @@ func TestMain(m *testing.M) { systest.VerifyTestMain(m) }
 // A testSession is the session of an agent's package.
 type testSession struct{ *Session }
 
-func (*testSession) echo(_ context.Context, c *Call) ([]string, error) {
-	return []string{string(c.Args)}, nil
+func (*testSession) echo(_ context.Context, c *Call) (*Result, error) {
+	return Text(string(c.Args)), nil
 }
-func (*testSession) fail(context.Context, *Call) ([]string, error) { return nil, errors.New("no") }
+func (*testSession) fail(context.Context, *Call) (*Result, error) { return nil, errors.New("no") }
 
 // A fixture is a server with a table of tools. Its sessions share the channels.
 type fixture struct {
@@ -50,11 +50,11 @@ func newFixture(t *testing.T) *fixture {
 // open makes a session.
 func (f *fixture) open() (*testSession, error) {
 	s := &testSession{}
-	block := func(ctx context.Context, c *Call) ([]string, error) {
+	block := func(ctx context.Context, c *Call) (*Result, error) {
 		f.started <- string(c.Args)
 		select {
 		case <-f.proceed:
-			return []string{"done"}, nil
+			return Text("done"), nil
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -68,8 +68,8 @@ func (f *fixture) open() (*testSession, error) {
 			{Name: "fail", Schema: "{}", Run: s.fail},
 			{Name: "slow", Schema: "{}", Run: block},
 			{Name: "aside", Schema: `{"type":"object"}`, Run: block, Concurrent: true},
-			{Name: "later", Schema: "{}", Run: func(_ context.Context, c *Call) ([]string, error) {
-				c.OnCanceled(func() { c.Answer([]string{"canceled"}, nil, nil) })
+			{Name: "later", Schema: "{}", Run: func(_ context.Context, c *Call) (*Result, error) {
+				c.OnCanceled(func() { c.Answer(Text("canceled"), nil, nil) })
 				f.later <- c
 				return nil, ErrLater
 			}},
@@ -238,14 +238,48 @@ func TestMethods(t *testing.T) {
 	})
 }
 
-// What is not a message, or comes too early, does no harm.
+// What is not a message is answered with an error, once for each.
+func TestNotMessages(t *testing.T) {
+	run(t, func(t *testing.T, f *fixture) {
+		a := f.dial()
+		for sent, code := range map[string]string{
+			"no JSON": "-32700", `{"jsonrpc":`: "-32700", "\xff\xfe": "-32700", strings.Repeat("[", 1<<16): "-32700",
+			`{"jsonrpc":"2.0","id":1,"method":"ping"} {"jsonrpc":"2.0","id":2,"method":"ping"}`: "-32700",
+			"[]": "-32600", "[5]": "-32600", "{}": "-32600", "null": "-32600", "42": "-32600", `{"jsonrpc":"2.0"}`: "-32600",
+			`{"jsonrpc":"1.0","id":1,"method":"ping"}`: "-32600", `{"jsonrpc":"2.0","id":{},"method":"ping"}`: "-32600",
+			`{"jsonrpc":"2.0","id":1.5,"method":"ping"}`:                                  "-32600",
+			`{"jsonrpc":"2.0","id":"` + strings.Repeat("x", maxID) + `","method":"ping"}`: "-32600",
+		} {
+			a.in <- sent
+			if got := <-a.out; !strings.HasPrefix(got, `{"jsonrpc":"2.0","id":null,"error":{"code":`+code+`,"message":"`) {
+				t.Errorf("%.50q is answered with %s", sent, got)
+			}
+			a.silent()
+		}
+	})
+}
+
+// One version of MCP has batches.
+func TestBatch(t *testing.T) {
+	run(t, func(t *testing.T, f *fixture) {
+		a := f.dial()
+		a.in <- ` [{"jsonrpc":"2.0","id":1,"method":"initialize","params":` + hello + `},` +
+			`{"jsonrpc":"2.0","method":"notifications/initialized"}, 5, {"jsonrpc":"2.0","id":2,"method":"ping"}]`
+		a.want(1, "pollux")
+		<-f.joined
+		if got := <-a.out; !strings.Contains(got, "-32600") {
+			t.Error(got)
+		}
+		a.want(2, "{}")
+	})
+}
+
+// What says nothing to the server, or comes too early, does no harm.
 func TestOddMessages(t *testing.T) {
 	run(t, func(t *testing.T, f *fixture) {
 		a := f.dial()
 		odd := []string{
-			"", "no JSON", "[]", "{}", "null", `"x"`, "\xff\xfe", strings.Repeat("[", 1<<16), `{"jsonrpc":"2.0"}`,
-			`{"jsonrpc":"1.0","id":1,"method":"ping"}`, `{"jsonrpc":"2.0","id":{},"method":"ping"}`,
-			`{"jsonrpc":"2.0","id":"` + strings.Repeat("x", maxID) + `","method":"ping"}`,
+			"", " \n",
 			`{"jsonrpc":"2.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","id":"x","error":{}}`,
 			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":[]}`,
 			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`,
@@ -289,14 +323,15 @@ func TestOrder(t *testing.T) {
 		a.want(slow, "done")
 		a.want(echo, text("3"))
 		c := <-f.later
-		c.Answer([]string{"x"}, nil, nil)
+		c.Answer(Text("x"), nil, nil)
 		a.want(later, text("x"))
 		f.proceed <- struct{}{}
 		a.want(second, "done")
 	})
 }
 
-// A concurrent call delays no other one, nor is it delayed.
+// A concurrent call delays no other one, nor is it delayed. If the agent cancels it, it has no
+// answer, and its ID can be used again.
 func TestConcurrent(t *testing.T) {
 	run(t, func(t *testing.T, f *fixture) {
 		a := f.connect()
@@ -305,7 +340,9 @@ func TestConcurrent(t *testing.T) {
 		<-f.started
 		<-f.started
 		a.in <- fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, aside)
-		a.want(aside, "context canceled")
+		a.silent()
+		a.id = aside - 1
+		a.want(a.request("ping", "{}"), "{}")
 	})
 }
 
@@ -320,7 +357,7 @@ func TestLater(t *testing.T) {
 			t.Error("the arguments are still in memory")
 		}
 		written := make(chan error, 10)
-		two.Answer([]string{"2", strings.Repeat("é\n", 1<<20)}, nil, func(err error) { written <- err })
+		two.Answer(Text("2", strings.Repeat("é\n", 1<<20)), nil, func(err error) { written <- err })
 		synctest.Wait()
 		if len(written) != 0 {
 			t.Error("an answer was reported that nobody has read")
@@ -329,7 +366,7 @@ func TestLater(t *testing.T) {
 		if err := <-written; err != nil {
 			t.Error(err)
 		}
-		two.Answer([]string{"again"}, nil, func(err error) { written <- err })
+		two.Answer(Text("again"), nil, func(err error) { written <- err })
 		if err := <-written; err == nil {
 			t.Error("a second answer was written")
 		}
@@ -372,7 +409,7 @@ func TestSameID(t *testing.T) {
 		if len(f.later) != 0 {
 			t.Error("it has taken effect")
 		}
-		c.Answer([]string{"x"}, nil, nil)
+		c.Answer(Text("x"), nil, nil)
 		a.want(id, text("x"))
 		a.id--
 		a.want(a.call("echo", "1"), text("1"))
@@ -416,7 +453,7 @@ func TestSlowReader(t *testing.T) {
 		a, other := f.connect(), f.connect()
 		written := make(chan error, 1)
 		a.call("later", "{}")
-		(<-f.later).Answer([]string{"x"}, nil, func(err error) { written <- err })
+		(<-f.later).Answer(Text("x"), nil, func(err error) { written <- err })
 		for range maxOutbox {
 			a.request("ping", "{}")
 		}
@@ -482,7 +519,7 @@ func TestClose(t *testing.T) {
 				a := f.connect()
 				id := a.call("later", "{}")
 				f.dial() // has said nothing
-				(<-f.later).Answer([]string{"x"}, nil, nil)
+				(<-f.later).Answer(Text("x"), nil, nil)
 				closed := make(chan bool)
 				go func() {
 					defer close(closed)
@@ -531,6 +568,45 @@ func TestNotify(t *testing.T) {
 		defer cancel()
 		if err := a.session.Send(ctx, "c", nil); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("to an agent that does not read: %v", err)
+		}
+	})
+}
+
+// A result can have more than texts. A tool can report progress.
+func TestResult(t *testing.T) {
+	run(t, func(t *testing.T, f *fixture) {
+		no := false
+		s, err := f.NewSession(Dialect{Tools: []Tool{{
+			Name: "full", Schema: "{}", Output: `{"type":"object"}`, Meta: map[string]any{"x": 1},
+			Hints: &Hints{Title: "Full", ReadOnly: true, Destructive: &no}, Concurrent: true,
+			Run: func(ctx context.Context, c *Call) (*Result, error) {
+				if report := c.Reporter(ctx); report != nil {
+					report("half")
+					report("done")
+				}
+				return &Result{Texts: []string{"a", "b"}, Structured: map[string]int{"n": 1}, Meta: map[string]any{"m": 2}, IsError: true}, nil
+			},
+		}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := &agent{pipe: newPipe(), t: t}
+		go s.Serve(a.pipe)
+		t.Cleanup(a.close)
+		a.want(a.request("initialize", hello), "pollux")
+		a.want(a.request("tools/list", "{}"), `{"tools":[{"name":"full","title":"Full","description":"","inputSchema":{},`+
+			`"outputSchema":{"type":"object"},"annotations":{"title":"Full","readOnlyHint":true,"destructiveHint":false},"_meta":{"x":1}}]}`)
+		const result = `{"_meta":{"m":2},"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}],"structuredContent":{"n":1},"isError":true}`
+		a.want(a.call("full", "{}"), result)
+		for _, token := range []string{`7`, `"t"`} {
+			id := a.request("tools/call", `{"name":"full","_meta":{"progressToken":`+token+`}}`)
+			for i, message := range []string{"half", "done"} {
+				want := fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"message":%q}}`, token, i+1, message)
+				if got := <-a.out; got != want {
+					t.Errorf("%s, want %s", got, want)
+				}
+			}
+			a.want(id, result)
 		}
 	})
 }

@@ -27,11 +27,29 @@ type message struct {
 	call    toolCall
 }
 
-// A toolCall is the parameters of a call of a tool. Its _meta is not here: Copilot CLI passes on
-// what its model's calls have there, such as the version of another protocol.
+// A toolCall is the parameters of a call of a tool.
 type toolCall struct {
 	Name string          `json:"name"`
 	Args json.RawMessage `json:"arguments"`
+	// Meta can be anything: Copilot CLI passes on what its model's calls have there, such as the
+	// version of another protocol.
+	Meta json.RawMessage `json:"_meta"`
+	// Inputs are the answers to what the result of an earlier call has asked for.
+	Inputs json.RawMessage `json:"inputResponses"`
+}
+
+// meta returns the _meta of a request; nil if it has none.
+func (m message) meta() json.RawMessage {
+	if m.Method == methodCall {
+		return m.call.Meta
+	}
+	var params struct {
+		Meta json.RawMessage `json:"_meta"`
+	}
+	if jsonrpc.Decode(m.Params, &params) != nil {
+		return nil
+	}
+	return params.Meta
 }
 
 // isRequest reports whether the message wants an answer.
@@ -58,8 +76,8 @@ func parse(data []byte) (m message, err error) {
 		return m, errors.New("it is not JSON-RPC 2.0")
 	case m.Method == "" && m.ID == nil:
 		return m, errors.New("it is neither a request nor an answer")
-	case m.ID != nil && (len(m.ID) > maxID || !bytes.ContainsAny(m.ID[:1], `"-0123456789`)):
-		return m, errors.New("its id is neither a number nor a short string")
+	case m.ID != nil && (len(m.ID) > maxID || !bytes.ContainsAny(m.ID[:1], `"-0123456789`) || m.ID[0] != '"' && bytes.ContainsAny(m.ID, ".eE")):
+		return m, errors.New("its id is neither an integer nor a short string")
 	}
 	return m, nil
 }

@@ -35,6 +35,9 @@ type Dialect struct {
 	// Connected is called once the agent has sent notifications/initialized, and Disconnected when
 	// the session has ended after that. They return soon.
 	Connected, Disconnected func()
+	// InputEnded is called when the agent has closed its side of a stream, before its last answers
+	// are awaited. It returns soon.
+	InputEnded func()
 	// StreamOpened is called when an agent has opened an event stream with a request, and before
 	// that carries a message. It returns soon.
 	StreamOpened func(r *http.Request)
@@ -166,47 +169,71 @@ func (s *Session) initialized() bool {
 	return s.client != nil
 }
 
-// ProtocolVersions are the versions of MCP in which an agent connects before it calls a tool, the
-// newest first. 2025-03-26 is missing: its servers must accept batches, which no agent sends.
-var ProtocolVersions = []string{"2025-11-25", "2025-06-18", "2024-11-05"}
+var (
+	// ProtocolVersions are the versions of MCP in which a client connects before it calls a tool,
+	// the newest first. 2025-03-26 is missing: its servers must accept batches, and over HTTP this
+	// package does not.
+	ProtocolVersions = []string{"2025-11-25", "2025-06-18", "2024-11-05"}
+	// AllVersions are the versions that can be served over a stream, the newest first.
+	AllVersions = []string{Stateless, "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
+)
 
 // initialize serves the method with this name.
 func (s *Session) initialize(c *Call, m message) {
 	var p struct {
-		Version      string `json:"protocolVersion"`
-		Client       client `json:"clientInfo"`
-		Capabilities struct {
-			Roots json.RawMessage `json:"roots"`
-		} `json:"capabilities"`
+		Version      string       `json:"protocolVersion"`
+		Client       client       `json:"clientInfo"`
+		Capabilities capabilities `json:"capabilities"`
 	}
 	if err := jsonrpc.Decode(m.Params, &p); err != nil {
 		c.fail(jsonrpc.CodeInvalidParams, "the parameters of initialize do not fit: "+err.Error())
 		return
 	}
-	p.Client.roots = p.Capabilities.Roots != nil && string(p.Capabilities.Roots) != "null"
-	s.mu.Lock()
-	if s.client == nil {
-		s.client = &p.Client
+	s.introduce(p.Client, p.Capabilities)
+	versions := slices.DeleteFunc(slices.Clone(s.server.versions()), func(v string) bool { return v >= Stateless })
+	if !slices.Contains(versions, p.Version) {
+		p.Version = versions[0]
 	}
-	s.mu.Unlock()
-	if !slices.Contains(ProtocolVersions, p.Version) {
-		p.Version = ProtocolVersions[0]
-	}
-	res := initializeResult{Version: p.Version, Server: serverInfo{"pollux", s.server.cfg.Title, s.server.cfg.Version}}
-	if f := s.server.cfg.Experimental; f != nil {
-		res.Capabilities.Experimental = f()
-	}
-	c.succeed(res)
+	c.succeed(struct {
+		Version string `json:"protocolVersion"`
+		about
+		Server serverInfo `json:"serverInfo"`
+	}{p.Version, s.server.about(), s.server.info()})
 }
 
-type initializeResult struct {
-	Version      string `json:"protocolVersion"`
+// introduce notes who the agent is, when it first says so.
+func (s *Session) introduce(info client, offers capabilities) {
+	info.roots = offers.Roots != nil && string(offers.Roots) != "null"
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.client == nil {
+		s.client = &info
+	}
+}
+
+// capabilities are those of an agent.
+type capabilities struct {
+	Roots json.RawMessage `json:"roots"`
+}
+
+// An about describes the server to an agent that connects.
+type about struct {
 	Capabilities struct {
 		Experimental map[string]any `json:"experimental,omitempty"`
 		Tools        struct{}       `json:"tools"`
 	} `json:"capabilities"`
-	Server serverInfo `json:"serverInfo"`
+	Instructions string `json:"instructions,omitempty"`
 }
+
+func (srv *Server) about() (a about) {
+	a.Instructions = srv.cfg.Instructions
+	if f := srv.cfg.Experimental; f != nil {
+		a.Capabilities.Experimental = f()
+	}
+	return a
+}
+
+func (srv *Server) info() serverInfo { return serverInfo{"pollux", srv.cfg.Title, srv.cfg.Version} }
 
 type serverInfo struct {
 	Name    string `json:"name"`
@@ -218,14 +245,23 @@ type serverInfo struct {
 func (s *Session) listTools(c *Call, _ message) {
 	type tool struct {
 		Name        string          `json:"name"`
+		Title       string          `json:"title,omitempty"`
 		Description string          `json:"description"`
 		Schema      json.RawMessage `json:"inputSchema"`
+		Output      json.RawMessage `json:"outputSchema,omitempty"`
+		Hints       *Hints          `json:"annotations,omitempty"`
+		Meta        map[string]any  `json:"_meta,omitempty"`
 	}
-	var list struct {
+	list := struct {
+		head
 		Tools []tool `json:"tools"`
-	}
+	}{head: c.listHead()}
 	for _, t := range s.dialect.Tools {
-		list.Tools = append(list.Tools, tool{t.Name, t.Description, json.RawMessage(t.Schema)})
+		row := tool{t.Name, "", t.Description, json.RawMessage(t.Schema), json.RawMessage(t.Output), t.Hints, t.Meta}
+		if t.Hints != nil {
+			row.Title = t.Hints.Title
+		}
+		list.Tools = append(list.Tools, row)
 	}
 	c.succeed(list)
 }
@@ -307,7 +343,7 @@ func (s *Session) Roots(ctx context.Context) (uris []string, err error) {
 		defer s.mu.Unlock()
 		delete(s.answers, id)
 	}()
-	s.send(&outgoing{message: request{Version: "2.0", ID: id, Method: "roots/list"}}, s.toOutbox)
+	s.send(&outgoing{message: request{Version: "2.0", ID: id, Method: methodRoots}}, s.toOutbox)
 	var m message
 	select {
 	case m = <-answer:
@@ -319,12 +355,19 @@ func (s *Session) Roots(ctx context.Context) (uris []string, err error) {
 	if m.Error != nil {
 		return nil, m.Error
 	}
+	return rootURIs(m.Result)
+}
+
+const methodRoots = "roots/list"
+
+// rootURIs returns the URIs in an answer to roots/list.
+func rootURIs(answer json.RawMessage) (uris []string, err error) {
 	var list struct {
 		Roots []struct {
 			URI string `json:"uri"`
 		} `json:"roots"`
 	}
-	if err := jsonrpc.Decode(m.Result, &list); err != nil {
+	if err := jsonrpc.Decode(answer, &list); err != nil {
 		return nil, err
 	}
 	for _, root := range list.Roots {
@@ -365,8 +408,13 @@ func (s *Session) acceptLocked(o *outgoing) bool {
 	return !s.over
 }
 
-// toOutbox puts a message into the outbox. What that drops is reported when the session ends.
-func (s *Session) toOutbox(o *outgoing) { s.out.Put(o) }
+// toOutbox puts a message into the outbox, unless it is nil. What that drops is reported when the
+// session ends.
+func (s *Session) toOutbox(o *outgoing) {
+	if o != nil {
+		s.out.Put(o)
+	}
+}
 
 // wrote reports that a message was written, or could not be.
 func (s *Session) wrote(o *outgoing, err error) {

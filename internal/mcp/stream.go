@@ -1,12 +1,18 @@
 package mcp
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 
 	"github.com/coder/websocket"
 
 	"pollux/internal/jsonl"
+	"pollux/internal/jsonrpc"
 )
 
 // A Conn carries whole messages, as frames of a stream.
@@ -38,6 +44,49 @@ func (c webSocket) Write(ctx context.Context, frame []byte) error {
 
 func (c webSocket) Close() error { return c.CloseNow() }
 
+// A pipes is a connection on two streams.
+type pipes struct {
+	r      *jsonl.Reader
+	w      *jsonl.Writer
+	closed context.Context
+	close  context.CancelFunc
+}
+
+// Pipes returns a connection on which a message is a line of at most limit bytes. Close ends a Read
+// and a Write that nothing can interrupt, such as on the process's own standard streams: they go on
+// in the background.
+func Pipes(in io.Reader, out io.Writer, limit int) Conn {
+	p := &pipes{r: jsonl.NewReader(in, limit), w: jsonl.NewWriter(out)}
+	p.closed, p.close = context.WithCancel(context.Background())
+	return p
+}
+
+func (p *pipes) Read(context.Context) ([]byte, error) { return p.do(p.r.ReadLine) }
+
+func (p *pipes) Write(_ context.Context, frame []byte) error {
+	_, err := p.do(func() ([]byte, error) { return nil, p.w.WriteLine(frame) })
+	return err
+}
+
+func (p *pipes) Close() error { p.close(); return nil }
+
+// do runs f, and returns its results unless the connection is closed before.
+func (p *pipes) do(f func() ([]byte, error)) (line []byte, err error) {
+	done := make(chan struct{})
+	var l []byte
+	var e error
+	go func() {
+		defer close(done)
+		l, e = f()
+	}()
+	select {
+	case <-done:
+		return l, e
+	case <-p.closed.Done():
+		return nil, io.ErrClosedPipe
+	}
+}
+
 // Lines returns a connection on which a message is a line.
 func Lines(conn io.ReadWriteCloser) Conn {
 	return lines{conn, jsonl.NewReader(conn, MaxMessage), jsonl.NewWriter(conn)}
@@ -68,7 +117,10 @@ func (s *Session) Serve(conn Conn) {
 		conn.Close()
 	}()
 	s.read(conn)
-	ctx, cancel := context.WithTimeout(s.Ctx, closeTimeout)
+	if s.dialect.InputEnded != nil {
+		s.dialect.InputEnded()
+	}
+	ctx, cancel := context.WithTimeout(s.Ctx, cmp.Or(s.server.cfg.Grace, closeTimeout))
 	s.flush(ctx) // the agent may still read
 	cancel()
 	s.End()
@@ -76,19 +128,51 @@ func (s *Session) Serve(conn Conn) {
 	s.wait()
 }
 
-// read handles the messages on a connection until that ends. It skips what is not a message, and a
-// request whose ID is in use: the agent would take an answer for that of the other one.
+// read handles the messages on a connection until that ends.
 func (s *Session) read(conn Conn) {
 	for {
 		data, err := conn.Read(s.Ctx)
-		if err != nil {
+		var long *jsonl.TooLongError
+		switch {
+		case errors.As(err, &long):
+			s.refuse(jsonrpc.CodeInvalidRequest, fmt.Sprintf("a message is longer than %d bytes: send less", long.Limit))
+		case err != nil:
 			return
+		case len(bytes.TrimSpace(data)) > 0:
+			s.readFrame(data)
 		}
-		m, err := parse(data)
-		if err != nil {
-			s.server.cfg.Log.Debug("a frame is not a message", "err", err)
-			continue
-		}
-		s.receive(m, s.toOutbox)
 	}
+}
+
+// readFrame handles a frame: a message, or a batch of them, which one version of MCP has. It
+// answers what is not a message. It skips a request whose ID is in use: the agent would take an
+// answer for that of the other one.
+func (s *Session) readFrame(data []byte) {
+	batch := []json.RawMessage{data}
+	if bytes.TrimSpace(data)[0] == '[' {
+		var all []json.RawMessage
+		if jsonrpc.Decode(data, &all) == nil {
+			batch = all
+		}
+	}
+	if len(batch) == 0 {
+		s.refuse(jsonrpc.CodeInvalidRequest, "a batch is empty: send a message")
+	}
+	for _, one := range batch {
+		m, err := parse(one)
+		switch {
+		case err == nil:
+			s.receive(m, s.toOutbox)
+		case !json.Valid(one):
+			s.refuse(jsonrpc.CodeParseError, "a message is not JSON: send each on one line")
+		default:
+			s.server.cfg.Log.Debug("what an agent sends is not a message", "err", err)
+			s.refuse(jsonrpc.CodeInvalidRequest, "this is not a JSON-RPC 2.0 message: see the specification of MCP")
+		}
+	}
+}
+
+// refuse answers what is not a message.
+func (s *Session) refuse(code int64, text string) {
+	s.send(&outgoing{message: failure(nil, code, text), answer: true}, s.toOutbox)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"pollux/internal/editor"
+	"pollux/internal/mcp"
 )
 
 // fileDiagnostics are the problems of a file as the agents take them. Their positions count
@@ -35,7 +36,7 @@ type diagnostic struct {
 // the agent wants it, too.
 func EncodeDiagnostics(
 	files []editor.FileDiagnostics, severities map[string]string, name func(path string) (uri, filePath string),
-) ([]string, error) {
+) (*mcp.Result, error) {
 	all := make([]fileDiagnostics, len(files))
 	for i, f := range files {
 		all[i].URI, all[i].Path = name(f.Path)
@@ -47,7 +48,7 @@ func EncodeDiagnostics(
 		}
 	}
 	data, err := json.Marshal(all)
-	return []string{string(data)}, err
+	return mcp.Text(string(data)), err
 }
 
 // FileScheme starts the URIs of files.

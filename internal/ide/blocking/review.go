@@ -27,7 +27,7 @@ func (r *review) answer(o companion.Outcome, done func(error)) {
 	if o.Superseded || o.Failed {
 		r.call.Answer(nil, ErrUndecided, done)
 	} else {
-		r.call.Answer(r.texts(o), nil, done)
+		r.call.Answer(mcp.Text(r.texts(o)...), nil, done)
 	}
 }
 
@@ -49,7 +49,7 @@ func ParseTab(args json.RawMessage, opener string) (tab string, err error) {
 // texts of the result for an outcome that is accepted or rejected; every other one is an error. tab
 // names the diff for the tools that close it.
 func (s *Session) Open(c *mcp.Call, tab string, p companion.Proposal,
-	texts func(companion.Outcome) []string) ([]string, error) {
+	texts func(companion.Outcome) []string) (*mcp.Result, error) {
 	r := &review{call: c, proposal: p, tab: tab, texts: texts}
 	s.mu.Lock()
 	s.reviews = append(s.reviews, r)

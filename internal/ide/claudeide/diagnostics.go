@@ -23,7 +23,7 @@ var severities = map[string]string{
 
 // getDiagnostics returns the current problems of a file, or those of all files after the
 // editors have checked what the agent has written.
-func (s *Session) getDiagnostics(ctx context.Context, c *mcp.Call) ([]string, error) {
+func (s *Session) getDiagnostics(ctx context.Context, c *mcp.Call) (*mcp.Result, error) {
 	var a struct {
 		URI string `json:"uri"`
 	}
@@ -42,7 +42,7 @@ func (s *Session) getDiagnostics(ctx context.Context, c *mcp.Call) ([]string, er
 }
 
 // diagnosticsOf returns the problems of a file that the agent may be about to write.
-func (s *Session) diagnosticsOf(ctx context.Context, uri string) ([]string, error) {
+func (s *Session) diagnosticsOf(ctx context.Context, uri string) (*mcp.Result, error) {
 	path, err := blocking.PathOf(uri)
 	if err != nil {
 		return nil, err
@@ -63,6 +63,6 @@ func (s *Session) diagnosticsOf(ctx context.Context, uri string) ([]string, erro
 func fileURI(path string) string { return blocking.FileScheme + path }
 
 // encodeDiagnostics returns the tool's answer. uri returns the URI of a path.
-func encodeDiagnostics(files []editor.FileDiagnostics, uri func(path string) string) ([]string, error) {
+func encodeDiagnostics(files []editor.FileDiagnostics, uri func(path string) string) (*mcp.Result, error) {
 	return blocking.EncodeDiagnostics(files, severities, func(path string) (string, string) { return uri(path), "" })
 }

@@ -51,7 +51,7 @@ func (s *Session) tools() []mcp.Tool {
 }
 
 // openDiff shows a proposal. The agent takes TAB_CLOSED for a yes, so that is never the answer.
-func (s *Session) openDiff(_ context.Context, c *mcp.Call) ([]string, error) {
+func (s *Session) openDiff(_ context.Context, c *mcp.Call) (*mcp.Result, error) {
 	p, tab, err := parseOpenDiff(c.Args)
 	if err != nil {
 		return nil, err
@@ -77,20 +77,20 @@ func parseOpenDiff(args json.RawMessage) (p companion.Proposal, tab string, err 
 	return p, a.Tab, err
 }
 
-func (s *Session) closeTab(_ context.Context, c *mcp.Call) ([]string, error) {
+func (s *Session) closeTab(_ context.Context, c *mcp.Call) (*mcp.Result, error) {
 	tab, err := blocking.ParseTab(c.Args, toolOpenDiff)
 	if err != nil {
 		return nil, err
 	}
 	s.Close(func(t string) bool { return t == tab })
-	return []string{"TAB_CLOSED"}, nil
+	return mcp.Text("TAB_CLOSED"), nil
 }
 
 // closeAll closes no diff. Claude Code calls it at each prompt, and also when one of several
 // subagents has ended, while it waits for the user's decision about the change of another one.
 // It calls close_tab for each diff that has ended.
-func (s *Session) closeAll(context.Context, *mcp.Call) ([]string, error) {
+func (s *Session) closeAll(context.Context, *mcp.Call) (*mcp.Result, error) {
 	s.Refresh() // the prompt uses up the context
 	s.server.Backend.Acted(s)
-	return []string{"CLOSED_0_DIFF_TABS"}, nil
+	return mcp.Text("CLOSED_0_DIFF_TABS"), nil
 }

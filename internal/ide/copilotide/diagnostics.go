@@ -10,7 +10,7 @@ import (
 )
 
 // getDiagnostics returns the problems of a file, or of all files, for the agent's model.
-func (s *Session) getDiagnostics(ctx context.Context, c *mcp.Call) ([]string, error) {
+func (s *Session) getDiagnostics(ctx context.Context, c *mcp.Call) (*mcp.Result, error) {
 	var a struct {
 		URI string `json:"uri"`
 	}

@@ -53,7 +53,7 @@ func (s *Session) tools() []mcp.Tool {
 		{Name: toolCloseDiff, Description: "Closes a diff of this agent.", Schema: closeDiffSchema, Run: s.closeDiff},
 		{
 			Name: toolSessionName, Description: "Sets the session's name. It has no effect.", Schema: sessionNameSchema,
-			Run: func(context.Context, *mcp.Call) ([]string, error) { return []string{`{"success":true}`}, nil }, Concurrent: true,
+			Run: func(context.Context, *mcp.Call) (*mcp.Result, error) { return mcp.Text(`{"success":true}`), nil }, Concurrent: true,
 		},
 		{
 			Name: toolGetSelection, Description: "Returns the file that the user has open in the editor, and the selected text.",
@@ -67,7 +67,7 @@ func (s *Session) tools() []mcp.Tool {
 }
 
 // openDiff shows a proposal. The agent writes its own text, regardless of the answer.
-func (s *Session) openDiff(_ context.Context, c *mcp.Call) ([]string, error) {
+func (s *Session) openDiff(_ context.Context, c *mcp.Call) (*mcp.Result, error) {
 	var a struct {
 		Path string  `json:"original_file_path"`
 		Text *string `json:"new_file_contents"`
@@ -87,25 +87,25 @@ func (s *Session) openDiff(_ context.Context, c *mcp.Call) ([]string, error) {
 		if o.Accepted {
 			res.Result, res.Trigger, res.Message = "SAVED", "accepted_via_button", "The user has accepted the change."
 		}
-		return result(res)
+		return []string{encode(res)}
 	})
 }
 
-func (s *Session) closeDiff(_ context.Context, c *mcp.Call) ([]string, error) {
+func (s *Session) closeDiff(_ context.Context, c *mcp.Call) (*mcp.Result, error) {
 	tab, err := blocking.ParseTab(c.Args, toolOpenDiff)
 	if err != nil {
 		return nil, err
 	}
 	s.Close(func(t string) bool { return t == tab })
-	return result(diffResult{Success: true, Tab: tab, Message: "The diff is closed."}), nil
+	return mcp.Text(encode(diffResult{Success: true, Tab: tab, Message: "The diff is closed."})), nil
 }
 
-func result(v any) []string {
+func encode(v any) string {
 	data, err := json.Marshal(v)
 	if err != nil {
 		panic(err) // v consists of texts and numbers
 	}
-	return []string{string(data)}
+	return string(data)
 }
 
 // A selected answers get_selection.
@@ -116,13 +116,13 @@ type selected struct {
 }
 
 // getSelection returns the same as the last notification, or null if nothing is open.
-func (s *Session) getSelection(ctx context.Context, _ *mcp.Call) ([]string, error) {
+func (s *Session) getSelection(ctx context.Context, _ *mcp.Call) (*mcp.Result, error) {
 	m, ok := s.Selection(ctx)
 	switch {
 	case !ok:
 		return nil, mcp.ErrUndelivered
 	case m.FilePath == "":
-		return []string{"null"}, nil
+		return mcp.Text("null"), nil
 	}
-	return result(selected{m, true}), nil
+	return mcp.Text(encode(selected{m, true})), nil
 }

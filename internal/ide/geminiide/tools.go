@@ -36,7 +36,7 @@ func (s *Session) tools() []mcp.Tool {
 	}
 }
 
-func (s *Session) openDiff(_ context.Context, c *mcp.Call) ([]string, error) {
+func (s *Session) openDiff(_ context.Context, c *mcp.Call) (*mcp.Result, error) {
 	p, err := parseOpenDiff(c.Args)
 	if err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func parseOpenDiff(args json.RawMessage) (p companion.Proposal, err error) {
 	return attach.NewProposal(args, "filePath", a.Path, "newContent", a.Text)
 }
 
-func (s *Session) closeDiff(_ context.Context, c *mcp.Call) ([]string, error) {
+func (s *Session) closeDiff(_ context.Context, c *mcp.Call) (*mcp.Result, error) {
 	var a struct {
 		Path string `json:"filePath"`
 		// Answered is not in the contract. The CLI sends it when the user has answered in the
@@ -72,5 +72,5 @@ func (s *Session) closeDiff(_ context.Context, c *mcp.Call) ([]string, error) {
 		end = s.server.cfg.Backend.Withdraw
 	}
 	content, err := end(s, a.Path)
-	return []string{ClosedContent{Content: content}.Text()}, err
+	return mcp.Text(ClosedContent{Content: content}.Text()), err
 }
