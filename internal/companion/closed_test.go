@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
@@ -58,7 +59,13 @@ func testHowAClosedChangeEnded(t *testing.T) {
 			}
 		}()
 	}
-	c.tasks.wait()
+	c.close()
+}
+
+// close lets enough time pass that the companion knows how a closed change ended.
+func (b *bare) close() {
+	time.Sleep(writtenTimeout + 2*lookSoonInterval)
+	synctest.Wait()
 }
 
 // The answer "don't ask again" in the agent's terminal. Pollux said so only in a later status.
@@ -84,7 +91,7 @@ func TestDontAskAgainInTheTerminal(t *testing.T) {
 		if err := os.WriteFile(path, []byte("new\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		c.tasks.wait()
+		c.close()
 		if text := receive(t, v.texts); text != `"don't ask again"` {
 			t.Errorf("the view reads %q", text)
 		}
@@ -130,7 +137,7 @@ func TestYesInTheTerminalWithoutTheEdits(t *testing.T) {
 					t.Fatal(err)
 				}
 				receive(t, v.closed)
-				c.tasks.wait()
+				c.close()
 				if e, err := c.journal.Get(d.ID); err != nil || e.Unwritten != tt.warns {
 					t.Errorf("the journal has %+v, %v", e, err)
 				}

@@ -75,7 +75,6 @@ type Companion struct {
 	watch   *watcher
 	journal *journal.Journal
 	exclude excluder
-	states  prober[fileState] // the files of accepted diffs
 	started time.Time
 
 	maxAccepted int // see the constant
@@ -84,27 +83,24 @@ type Companion struct {
 	refused []string   // roots that could not be published; guarded by rootsMu
 	given   []string   // the roots as they were last set; guarded by rootsMu
 
-	mu           sync.Mutex
-	roots        []string
-	env          map[string]string // nil until the roots change
-	sessions     []Session         // the one that acted last is the last
-	diffs        map[string]*diff  // open, accepted and orphaned, by ID
-	missing      []*missing        // accepted texts that their files lack, the oldest first
-	watchingLate bool              // watchLate runs
-	conns        []*conn           // attached clients, in the order they came
-	writes       []*write          // announced by agents, the oldest first
-	asking       map[Session]asking
-	left         map[int]string // what Pollux left in the input line of an agent, by its process
-	closing      bool
-	attached     sync.WaitGroup
+	mu       sync.Mutex
+	roots    []string
+	env      map[string]string // nil until the roots change
+	sessions []Session         // the one that acted last is the last
+	diffs    map[string]*diff  // open, accepted and orphaned, by ID
+	expected []*expected       // what agents may write now, the oldest first
+	conns    []*conn           // attached clients, in the order they came
+	writes   []*write          // announced by agents, the oldest first
+	asking   map[Session]asking
+	left     map[int]string // what Pollux left in the input line of an agent, by its process
+	closing  bool           // Stop was called
+	ending   bool           // Wait was called: nothing more is expected
+	attached sync.WaitGroup
 
 	sending  context.Context // ends with Stop
 	stopSend context.CancelFunc
-	ctx      context.Context // ends when accepted diffs must settle soon
-	cancel   context.CancelCauseFunc
 	tasks    group // what background started
-	settling group // the goroutines of settle and watchLate
-	loops    group // the goroutines of sweep and outside
+	loops    group // the goroutines of sweep, watch and outside
 
 	outside *outside
 }
@@ -127,18 +123,19 @@ func New(cfg Config) (*Companion, error) {
 		cfg: cfg, log: cfg.Log, host: cfg.Host, journal: cfg.Journal, started: time.Now(),
 		roots: roots, diffs: make(map[string]*diff), left: make(map[int]string),
 		asking: make(map[Session]asking), exclude: excluder{names: cfg.IgnoreFiles},
-		states: prober[fileState]{ask: stateOf}, maxAccepted: maxAccepted,
+		maxAccepted: maxAccepted,
 	}
-	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.sending, c.stopSend = context.WithCancel(context.Background())
 	c.store = newStore(c.excluded, cfg.MaxFiles, c.contextChanged)
 	c.outside = newOutside(c)
-	c.watch = newWatcher(c.store.paths, stateOf, c.fileChanged)
+	c.watch = newWatcher(c)
+	c.loops.start(c.watch.run)
 	c.loops.start(func() {
 		defer crash.Report()
 		c.sweep()
 	})
 	c.outside.look(cfg.AgentRuns)
+	c.watch.wake.Set() // an agent may run already
 	return c, nil
 }
 
@@ -166,9 +163,6 @@ func cleanRoots(roots []string) ([]string, error) {
 	return out, nil
 }
 
-// errStopped ends the wait for accepted changes to be written.
-var errStopped = errors.New("the companion ends")
-
 // Stop answers every waiting agent and detaches every client. The caller then
 // closes the sessions, which deliver their queues, and calls [Companion.Wait].
 func (c *Companion) Stop() {
@@ -184,7 +178,6 @@ func (c *Companion) Stop() {
 		c.end(d)
 	}
 	c.store.close()
-	c.watch.close()
 	c.stopSend()
 	c.tasks.wait() // for the texts that editors still answer with
 	c.mu.Lock()
@@ -198,9 +191,8 @@ func (c *Companion) Stop() {
 // Wait waits for everything that the companion has started. Call it after
 // [Companion.Stop], when no session and no client is left.
 func (c *Companion) Wait() {
-	c.cancel(errStopped)
 	c.attached.Wait()
-	c.settling.wait()
+	c.endExpected()
 	c.loops.wait()
 	c.tasks.wait()
 	c.journal.Wait()
@@ -295,10 +287,15 @@ func (c *Companion) Connect(s Session) {
 	c.background(c.checkAsking)
 }
 
+// activeLocked reports whether an agent may change files now.
+func (c *Companion) activeLocked() bool {
+	return (c.cfg.AgentRuns || len(c.sessions) > 0) && !c.closing
+}
+
 func (c *Companion) clientsChangedLocked() {
 	clients := editor.Clients{Clients: c.clientsLocked()}
-	c.watch.look(len(clients.Clients) > 0 && !c.closing)
-	c.outside.look((c.cfg.AgentRuns || len(clients.Clients) > 0) && !c.closing)
+	c.watch.wake.Set()
+	c.outside.look(c.activeLocked())
 	for _, d := range c.conns {
 		d.notify(editor.MethodClients, clients)
 	}

@@ -312,8 +312,8 @@ func (c *Companion) attach(d *conn) {
 		}
 	}
 	if d.page { // it may have been loaded again
-		for _, m := range c.missing {
-			d.notify(editor.MethodMessage, m.warning)
+		for _, x := range c.unwrittenLocked() {
+			d.notify(editor.MethodMessage, *x.warning)
 		}
 	}
 	if list := c.outsideLocked(); len(list.Files) > 0 {

@@ -102,7 +102,7 @@ func (c *Companion) accept(a editor.DiffAccept) (editor.DiffAcceptResult, error)
 	if err != nil || res.Status != "" {
 		return res, err
 	}
-	delivered := make(chan error, 1)
+	x := &expected{diff: d, text: a.Content, since: now.state, read: unseen}
 	c.mu.Lock()
 	if err := d.refusesLocked(evAccept); err != nil {
 		c.mu.Unlock()
@@ -111,15 +111,14 @@ func (c *Companion) accept(a editor.DiffAccept) (editor.DiffAcceptResult, error)
 	d.content = a.Content
 	d.record.Accept(a.Content)
 	c.stepLocked(d, evAccept)
-	c.watch.soon(d.path(), now.state)
+	c.expectLocked(x)
 	// Queued under the lock, so that no later answer for the path overtakes it.
 	// The journal already has the text; it gets the state a moment later.
 	o := Outcome{Accepted: true, Text: d.answer(a.Content)}
-	d.session.Resolve(d.proposal, o, func(err error) { delivered <- err })
+	d.session.Resolve(d.proposal, o, func(err error) { c.answered(x, err) })
 	c.hurryLocked()
 	c.mu.Unlock()
 	c.sync(d)
-	c.settling.start(func() { c.settle(d, now.state, delivered) })
 	return editor.DiffAcceptResult{Status: editor.StatusAccepted}, nil
 }
 

@@ -246,6 +246,7 @@ type write struct {
 	path     string
 	names    []string  // of the file, as the watcher and the editors call it
 	before   fileState // before the agent has written it
+	urgent   time.Time // until when the agent is likely to write it
 	reported outbox.Signal
 
 	// Guarded by Companion.mu:
@@ -261,7 +262,10 @@ func (c *Companion) BeforeWrite(ctx context.Context, s Session, path string) ([]
 	if err != nil || len(files) == 0 {
 		return files, err
 	}
-	w := &write{session: s, path: path, names: append(names, path), reported: outbox.NewSignal()}
+	w := &write{
+		session: s, path: path, names: append(names, path), reported: outbox.NewSignal(),
+		urgent: time.Now().Add(urgentTimeout),
+	}
 	if w.before, err = w.state(); err != nil {
 		return files, nil // the write cannot be noticed
 	}
@@ -273,7 +277,7 @@ func (c *Companion) BeforeWrite(ctx context.Context, s Session, path string) ([]
 		c.writes = append(c.writes, w)
 	}
 	c.mu.Unlock()
-	c.watch.soon(path, w.before)
+	c.watch.wake.Set()
 	return files, nil
 }
 

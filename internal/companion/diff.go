@@ -12,7 +12,6 @@ import (
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
 	"pollux/internal/jsonrpc"
-	"pollux/internal/outbox"
 	"pollux/internal/paths"
 )
 
@@ -40,7 +39,7 @@ import (
 // diff.
 //
 // An accepted diff stays until its file holds the accepted text or does not
-// get it in time: see [Companion.settle]. In the second case [Companion.save] can still write it.
+// get it in time: see [expected]. In the second case [Companion.save] can still write it.
 //
 // Diffs are keyed by session and clean path: two agents may propose for one file, and
 // each waits for its own answer.
@@ -60,7 +59,6 @@ type diff struct {
 	opened    time.Time
 	ended     chan struct{} // closed when the state changes from Open
 	record    *journal.Record
-	hurry     outbox.Signal // after an accept: the agent gets no more time to write the file
 
 	// Guarded by Companion.mu:
 	state   journal.State
@@ -330,7 +328,7 @@ func (c *Companion) newDiff(s Session, p Proposal, path string) *diff {
 	d := &diff{
 		id: journal.NewID(), companion: c, session: s, rules: s, client: strings.TrimSpace(cmp.Or(name, "the agent") + " " + version),
 		proposal: p, target: t, outside: outside,
-		opened: time.Now(), ended: make(chan struct{}), hurry: outbox.NewSignal(), state: journal.Open, content: p.Text,
+		opened: time.Now(), ended: make(chan struct{}), state: journal.Open, content: p.Text,
 	}
 	if err == nil {
 		d.base, err = t.read()
@@ -433,8 +431,9 @@ func (c *Companion) withdraw(s Session, path string, unwritten journal.Ending) (
 		c.mu.Unlock()
 		return "", fmt.Errorf("no diff is open for %s", path)
 	}
+	x := &expected{diff: d, since: d.base.state, read: unseen, ending: unwritten}
 	if d.notice == "" { // otherwise its state is not known
-		c.watch.soon(d.path(), d.base.state)
+		c.expectLocked(x)
 		c.outside.hold(d.path())
 	}
 	known, lastEditor := d.content, d.editor
@@ -446,9 +445,10 @@ func (c *Companion) withdraw(s Session, path string, unwritten journal.Ending) (
 		c.keep(d, content)
 	}
 	c.end(d)
-	if d.notice == "" {
-		c.background(func() { c.observe(d, d.answer(content), unwritten) })
-	}
+	c.mu.Lock()
+	x.text = content
+	x.endsLocked(time.Now().Add(writtenTimeout))
+	c.mu.Unlock()
 	return d.answer(content), nil
 }
 

@@ -18,7 +18,7 @@ func (c *Companion) Watches(path string) bool {
 	c.watch.mu.Lock()
 	defer c.watch.mu.Unlock()
 	f := c.watch.files[path]
-	return f != nil && f.known != nil
+	return f != nil && f.known != unseen
 }
 
 // FirstShown waits for the surfaces' answers to a diff that has not ended.

@@ -358,7 +358,7 @@ func (o *outside) account(path string) {
 func (o *outside) hold(path string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.held[path] = time.Now().Add(observeDelay + outsideInterval)
+	o.held[path] = time.Now().Add(writtenTimeout + outsideInterval)
 }
 
 // dismiss takes a file off the list, or all files if path is empty. Their present state is

@@ -132,9 +132,6 @@ func (g *gitRoot) earlier(repository git.Repository, name string, untracked bool
 	return f
 }
 
-// unseen is the state of no file.
-var unseen = fileState{size: -1}
-
 // A limited is a buffer that fails when it would hold too much.
 type limited struct {
 	bytes.Buffer

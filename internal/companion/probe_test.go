@@ -49,21 +49,15 @@ func TestHungMount(t *testing.T) {
 			<-release
 		}
 	}
+	b := newBare(t)
+	b.watch.stat = func(path string) fileState { hangs(path); return stateOf(path) }
 	changed := make(chan string, 10)
-	dir := t.TempDir()
-	good, hung := filepath.Join(dir, "good"), filepath.Join(dir, "hung")
-	for _, p := range []string{good, hung} {
-		if err := os.WriteFile(p, []byte("old"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	w := newWatcher(func() []string { return []string{hung, good} }, func(p string) fileState { hangs(p); return stateOf(p) }, func(p string, _ fileState) { changed <- p })
-	w.look(true)
-	w.soon(hung, stateOf(hung))
-	w.soon(good, stateOf(good))
-	if err := os.WriteFile(good, []byte("new, and longer"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	b.attach(t, editor.InitializeParams{}, editor.Handler{FileChanged: func(f editor.FileChanged) { changed <- f.Path }})
+	good, hung := b.file(t, "good"), b.file(t, "hung")
+	b.SetContext(editor.Snapshot{Files: []editor.File{{Path: hung}, {Path: good}}})
+	defer b.Disconnect(b.connect(t, newFakeSession()))
+	waitUntil(t, func() bool { return b.Watches(good) })
+	writeFile(t, good, "new, and longer")
 	if got := receive(t, changed); got != good {
 		t.Errorf("changed: %s", got)
 	}
@@ -81,25 +75,29 @@ func TestHungMount(t *testing.T) {
 		t.Errorf("then the context has %+v", open)
 	}
 	s.close()
-	w.close()
 }
 
 // A file has changed, and before the next look an agent announces a write. The editors
 // kept the old text.
 func TestWatcherReportsWhatCameBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var size atomic.Int64
-		state := func(string) fileState { return fileState{exists: true, size: size.Load()} }
-		changed := make(chan fileState, 10)
-		w := newWatcher(func() []string { return []string{"a"} }, state, func(_ string, now fileState) { changed <- now })
-		defer w.close()
-		w.look(true)
-		time.Sleep(lookInterval + time.Millisecond)
-		for range 2 {
-			size.Add(1)
-			w.soon("a", state(""))
+		b := newBare(t)
+		path := b.file(t, "a")
+		changed := make(chan string, 10)
+		b.attach(t, editor.InitializeParams{}, editor.Handler{FileChanged: func(f editor.FileChanged) { changed <- f.Path }})
+		b.checker(t, true, inFile(path))
+		s := b.connect(t, newFakeSession())
+		defer b.Disconnect(s)
+		b.SetContext(editor.Snapshot{Files: []editor.File{{Path: path}}})
+		time.Sleep(2 * lookInterval)
+		for _, text := range []string{"1", "22"} {
+			writeFile(t, path, text)
+			if _, err := b.BeforeWrite(t.Context(), s, path); err != nil {
+				t.Fatal(err)
+			}
 			time.Sleep(4 * lookSoonInterval)
-			if len(changed) != 1 || <-changed != state("") {
+			synctest.Wait()
+			if len(changed) != 1 || <-changed != path {
 				t.Fatal("it does not report the change")
 			}
 		}

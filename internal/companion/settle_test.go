@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -113,12 +114,14 @@ func TestLateWrites(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newSettling(t)
+		var looked atomic.Int32
+		c.watch.stat = func(path string) fileState { looked.Add(1); return stateOf(path) }
 		var paths []string
-		for i := range maxMissing + 1 {
+		for i := range maxUnwritten + 1 {
 			paths = append(paths, c.accept(t, fmt.Sprint(i), "new", "mine"))
 		}
 		c.settle()
-		newest := paths[maxMissing]
+		newest := paths[maxUnwritten]
 		writeFile(t, paths[0], "mine")
 		writeFile(t, newest, "another")
 		time.Sleep(2 * lookInterval)
@@ -132,7 +135,7 @@ func TestLateWrites(t *testing.T) {
 			t.Errorf("the user also reads %q", <-c.view.texts)
 		}
 		entries, err := c.journal.List()
-		if err != nil || len(entries) != maxMissing+1 {
+		if err != nil || len(entries) != maxUnwritten+1 {
 			t.Fatalf("the journal has %d entries, %v", len(entries), err)
 		}
 		for i, e := range entries {
@@ -140,7 +143,11 @@ func TestLateWrites(t *testing.T) {
 				t.Errorf("the entry of %s says that it is unwritten: %v", e.Path, e.Unwritten)
 			}
 		}
-		c.settling.wait() // nothing is left
+		looks := looked.Load()
+		time.Sleep(10 * lookInterval)
+		if looked.Load() > looks {
+			t.Error("the companion still looks at files")
+		}
 	})
 }
 
@@ -149,7 +156,7 @@ func TestHungFileDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newSettling(t)
 		answers := make(chan bool)
-		c.states.ask = func(path string) fileState {
+		c.watch.stat = func(path string) fileState {
 			if strings.HasSuffix(path, "hung") {
 				<-answers
 			}
@@ -163,7 +170,7 @@ func TestHungFileDelaysNoOther(t *testing.T) {
 			t.Errorf("the other file was noticed after %v", took)
 		}
 		c.wantClosed(t, editor.ReasonUnwritten, "did not write it")
-		if took := time.Since(start); took > writtenTimeout+2*probeTimeout {
+		if took := time.Since(start); took > writtenTimeout+lookTimeout {
 			t.Errorf("the change ended after %v", took)
 		}
 		writeFile(t, hung, "mine")

@@ -9,18 +9,9 @@ import (
 	"pollux/internal/editor"
 )
 
-// A missing is an accepted diff whose agent did not write the file in time, and the
-// warning that says so. Only the journal has its texts.
-type missing struct {
-	*diff
-	look    look      // for a late write
-	until   time.Time // when to stop looking; zero to not look
-	warning editor.Message
-}
-
-// maxMissing limits the diffs that diff/save can still write, and their warnings. The oldest
+// maxUnwritten limits the diffs that diff/save can still write, and their warnings. The oldest
 // are dropped.
-const maxMissing = 64
+const maxUnwritten = 64
 
 // light returns what diff/save needs of an accepted diff.
 func (d *diff) light() *diff {
@@ -29,75 +20,68 @@ func (d *diff) light() *diff {
 	}
 }
 
-// misses warns the user that the file of an accepted diff does not hold the text, and looks
-// for a late write. last is the last look at the file.
-func (c *Companion) misses(d *diff, last look, warning string) {
-	light := d.light()
-	light.proposal.Text, light.base.text = "", ""
-	m := &missing{
-		diff: light, look: last,
-		warning: editor.Message{Level: "warning", Text: warning, Diff: d.id, Unwritten: true},
+// misses warns the user that a file does not hold the text that the user accepted, and expects a
+// late write. base is the file that diff/save replaces.
+func (c *Companion) misses(x *expected, base file, warning string) {
+	light := x.light()
+	light.proposal.Text, light.base, light.base.text = "", base, ""
+	m := &expected{
+		diff: light, since: x.since, read: x.read,
+		warning: &editor.Message{Level: "warning", Text: warning, Diff: x.id, Unwritten: true},
+		until:   time.Now(),
 	}
-	if d.record != nil && d.record.Has(d.content) { // otherwise a late write cannot be told from another one
-		m.until = time.Now().Add(lateWrittenTimeout)
+	if x.record.Has(x.text) { // otherwise a late write cannot be told from another one
+		m.until = m.until.Add(lateWrittenTimeout)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.missing = append(c.missing, m)
-	slices.SortFunc(c.missing, func(a, b *missing) int { return byAge(a.diff, b.diff) })
-	if len(c.missing) > maxMissing {
-		c.missing = slices.Delete(c.missing, 0, 1)
+	c.expectLocked(m)
+	if late := c.unwrittenLocked(); len(late) > maxUnwritten {
+		c.dropLocked(late[0])
 	}
-	c.showLocked(m.warning)
-	if !c.watchingLate {
-		c.watchingLate = true
-		c.settling.start(c.watchLate)
-	}
+	c.showLocked(*m.warning)
+}
+
+// unwrittenLocked returns the diffs whose files lack the accepted text, the oldest first.
+func (c *Companion) unwrittenLocked() []*expected {
+	return slices.DeleteFunc(slices.Clone(c.expected), func(x *expected) bool { return !x.late() })
 }
 
 // missed returns the diff with that ID whose file lacks the accepted text, or nil.
 func (c *Companion) missed(id string) *diff {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, m := range c.missing {
-		if m.id == id {
-			return m.diff
+	for _, x := range c.unwrittenLocked() {
+		if x.id == id {
+			return x.diff
 		}
 	}
 	return nil
 }
 
-// withdrawLocked withdraws the warnings that match. It reports whether there are any.
-func (c *Companion) withdrawLocked(match func(*missing) bool) (found bool) {
-	c.missing = slices.DeleteFunc(c.missing, func(m *missing) bool {
-		if !match(m) {
-			return false
+// withdrawLocked withdraws the warnings about diffs that match. It reports whether there are any.
+func (c *Companion) withdrawLocked(match func(*diff) bool) (found bool) {
+	for _, x := range c.unwrittenLocked() {
+		if match(x.diff) {
+			found = true
+			c.dropLocked(x)
+			newClosing(c.surfacesLocked(), editor.DiffClose{ID: x.id, Reason: editor.ReasonAccepted})
 		}
-		found = true
-		newClosing(c.surfacesLocked(), editor.DiffClose{ID: m.id, Reason: editor.ReasonAccepted})
-		return true
-	})
+	}
 	return found
-}
-
-// outdate withdraws the warnings about a file that holds a newer accepted text.
-func (c *Companion) outdate(path string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.withdrawLocked(func(m *missing) bool { return m.path() == path })
 }
 
 // writtenLate notes that a file holds the text of an accepted diff after all, and reports
 // it once.
-func (c *Companion) writtenLate(id, path string) {
-	if err := c.journal.Finish(id, journal.Accepted, false); err != nil {
+func (c *Companion) writtenLate(d *diff) {
+	if err := c.journal.Finish(d.id, journal.Accepted, false); err != nil {
 		c.log.Warn("the journal cannot be written", "err", err)
 	}
-	c.outside.account(path)
+	c.outside.account(d.path())
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.withdrawLocked(func(m *missing) bool { return m.id == id }) {
-		c.showLocked(editor.Message{Level: "info", Text: path + " was written now, with the text that you accepted."})
+	if c.withdrawLocked(func(other *diff) bool { return other.id == d.id }) {
+		c.showLocked(editor.Message{Level: "info", Text: d.path() + " was written now, with the text that you accepted."})
 	}
 }
 
@@ -117,7 +101,7 @@ func (c *Companion) saveAccepted(m *diff, overwrite string) (res editor.DiffAcce
 	}
 	switch {
 	case now.exists && d.rules.Holds(now.text, text):
-		c.writtenLate(d.id, d.path())
+		c.writtenLate(d)
 		return editor.DiffAcceptResult{Status: editor.StatusAccepted}, nil
 	case now.version != d.base.version && now.version != overwrite:
 		return d.conflict(now), nil
@@ -132,7 +116,7 @@ func (c *Companion) saveAccepted(m *diff, overwrite string) (res editor.DiffAcce
 	}
 	err = c.writeSoon(d, now, text, func(err error) {
 		if err == nil {
-			c.writtenLate(d.id, d.path())
+			c.writtenLate(d)
 		}
 		c.mu.Lock()
 		m.saving = false

@@ -1,38 +1,51 @@
 package companion
 
 import (
-	"context"
 	"io/fs"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
+	"pollux/internal/crash"
 	"pollux/internal/outbox"
 	"pollux/internal/sys/disk"
 )
 
-// A watcher notices when another program writes files that the editors have
-// open, such as an agent that writes an accepted change or does not ask. It
-// polls, which works on every file system. While no agent is connected it does
-// nothing. It holds no lock while it looks at a file.
+// A watcher notices that files change: files that the editors have open, files that an agent is
+// about to write, and those that should hold a text that the user accepted. It polls, which works
+// on every file system.
+//
+// One goroutine, run, decides which files to look at. Each look has its own goroutine, which
+// hands the result to run. So a disk that does not answer delays the looks at its own files only.
 type watcher struct {
-	open    func() []string
-	changed func(path string, now fileState)
-	states  prober[fileState]
-	wake    outbox.Signal
-	cancel  context.CancelFunc
-	work    sync.WaitGroup
+	c     *Companion
+	stat  func(path string) fileState
+	wake  outbox.Signal
+	found chan sight
+	done  chan struct{} // closed when run has ended
 
-	mu    sync.Mutex
-	on    bool
+	// Used by run only:
+	looked time.Time // when looks were started last
+	full   time.Time // when looks at the open files were started last
+
+	mu    sync.Mutex // taken last
 	files map[string]*watched
 }
 
 // A watched is a file as the watcher knows it.
 type watched struct {
-	known  *fileState // the last state that counts; nil before the first look
-	next   *fileState // another state, seen once; nil without one
-	urgent time.Time  // until when an agent is likely to write the file
+	known fileState // the last state that counts; unseen before the first look
+	next  fileState // another state, seen once; unseen without one
+	asked time.Time // when the look began that has not found anything yet; zero without one
+}
+
+// A sight is what a look at a file has found.
+type sight struct {
+	path  string
+	at    time.Time // when the look began
+	state fileState
+	file  *file // the file in this state; nil if it was not read, or cannot be read
 }
 
 // A fileState identifies a state of a file.
@@ -42,6 +55,9 @@ type fileState struct {
 	modified, at int64
 	id           uint64
 }
+
+// unseen is the state of no file.
+var unseen = fileState{size: -1}
 
 func newFileState(info fs.FileInfo) fileState {
 	at, id := disk.Stamp(info)
@@ -57,135 +73,178 @@ func stateOf(path string) fileState {
 }
 
 const (
-	lookInterval     = time.Second           // at open files
+	lookInterval     = time.Second           // at open files, and for late writes
 	lookSoonInterval = 25 * time.Millisecond // at files that an agent is about to write
-	urgentTimeout    = 5 * time.Second
+	urgentTimeout    = 5 * time.Second       // after an agent has announced a write
+	// lookTimeout is how long the decision about an expected text waits for the disk.
+	lookTimeout = 2 * time.Second
 )
 
-func newWatcher(open func() []string, state func(path string) fileState, changed func(string, fileState)) *watcher {
-	ctx, cancel := context.WithCancel(context.Background())
-	w := &watcher{
-		open: open, changed: changed, wake: outbox.NewSignal(), cancel: cancel,
-		states: prober[fileState]{ask: state}, files: make(map[string]*watched),
-	}
-	w.work.Go(func() { w.run(ctx) })
-	return w
-}
-
-// look turns the watching of open files on or off.
-func (w *watcher) look(on bool) {
-	w.mu.Lock()
-	changed := w.on != on
-	w.on = on
-	w.mu.Unlock()
-	if changed {
-		w.wake.Set()
+func newWatcher(c *Companion) *watcher {
+	return &watcher{
+		c: c, stat: stateOf, wake: outbox.NewSignal(), found: make(chan sight), done: make(chan struct{}),
+		files: make(map[string]*watched),
 	}
 }
 
-// soon announces that a file is about to be written. now is its state. A change before that
-// is still reported.
-func (w *watcher) soon(path string, now fileState) {
-	w.mu.Lock()
-	f := w.fileLocked(path)
-	f.urgent = time.Now().Add(urgentTimeout)
-	if f.known == nil {
-		f.known = &now
-	}
-	w.mu.Unlock()
-	w.wake.Set()
-}
-
-func (w *watcher) fileLocked(path string) *watched {
-	f := w.files[path]
-	if f == nil {
-		f = &watched{}
-		w.files[path] = f
-	}
-	return f
-}
-
-func (w *watcher) close() {
-	w.cancel()
-	w.work.Wait()
-}
-
-func (w *watcher) run(ctx context.Context) {
-	var looked time.Time
-	for {
-		hurry := false
-		w.mu.Lock()
-		on := w.on
-		for _, f := range w.files {
-			hurry = hurry || f.soon()
-		}
-		w.mu.Unlock()
-		var tick <-chan time.Time
-		switch {
-		case hurry:
-			tick = time.After(lookSoonInterval)
-		case on:
-			tick = time.After(lookInterval)
-		}
+// run looks at files until the companion has ended and expects no text any more.
+func (w *watcher) run() {
+	defer crash.Report()
+	defer close(w.done)
+	var tick <-chan time.Time
+	for over := false; !over; {
 		select {
-		case <-tick:
-		case <-w.wake:
-			continue
-		case <-ctx.Done():
-			return
-		}
-		var open []string
-		if on && time.Since(looked) >= lookInterval {
-			open, looked = append([]string{}, w.open()...), time.Now()
-		}
-		left := newBudget()
-		for _, path := range w.due(open) {
-			if now, ok := w.states.get(path, left); ok && w.sees(path, now) {
-				w.changed(path, now)
+		case s := <-w.found:
+			if w.sees(s) {
+				tick = time.After(lookSoonInterval)
 			}
+		case <-tick:
+			tick, over = w.look()
+		case <-w.wake:
+			tick, over = w.look()
 		}
 	}
 }
 
-// soon reports whether the file is looked at often.
-func (f *watched) soon() bool { return f.next != nil || time.Now().Before(f.urgent) }
+// A question is what a look is to find out.
+type question struct {
+	before fileState   // the last state that counts, if the watcher does not know the file yet; or unseen
+	target target      // to read the text
+	read   []fileState // the text is needed if the file is in none of these states
+}
 
-// due returns the files to look at now. If open is not nil, it forgets those that were closed.
-func (w *watcher) due(open []string) (paths []string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	isOpen := make(map[string]bool)
-	for _, path := range open {
-		isOpen[path] = true
-		w.fileLocked(path)
+// look starts the looks that are due. It returns when to call it again, and whether the companion
+// has ended and expects no text any more.
+func (w *watcher) look() (again <-chan time.Time, over bool) {
+	now := time.Now()
+	if rest := lookSoonInterval - now.Sub(w.looked); rest > 0 {
+		return time.After(rest), false
 	}
+	w.looked = now
+	all := now.Sub(w.full) >= lookInterval
+	due := make(map[string]*question)
+	ask := func(path string, before fileState) *question {
+		if due[path] == nil {
+			due[path] = &question{before: before}
+		}
+		return due[path]
+	}
+
+	w.c.mu.Lock()
+	on := w.c.activeLocked()
+	soon, late := false, false
+	for _, x := range w.c.expected {
+		if x.late() {
+			late = late || !x.over(now)
+			if !all || x.over(now) {
+				continue
+			}
+		} else {
+			soon = true
+		}
+		q := ask(x.target.path, x.since)
+		if x.ending == "" || x.over(now) {
+			q.target, q.read = x.target, append(q.read, x.read)
+		}
+	}
+	over = w.c.ending && !soon
+	for _, announced := range w.c.writes {
+		if now.Before(announced.urgent) {
+			soon = true
+			ask(announced.path, announced.before)
+		}
+	}
+	w.c.mu.Unlock()
+
+	if all && on {
+		for _, path := range w.c.store.paths() {
+			ask(path, unseen)
+		}
+	}
+	w.mu.Lock()
 	for path, f := range w.files {
 		switch {
-		case isOpen[path] || f.soon():
-			paths = append(paths, path)
-		case open != nil:
+		case f.next != unseen:
+			soon = true
+			ask(path, unseen)
+		case all && due[path] == nil && f.asked.IsZero():
 			delete(w.files, path)
 		}
 	}
-	return paths
+	var hung []string
+	for path, q := range due {
+		f := w.files[path]
+		if f == nil {
+			f = &watched{known: q.before, next: unseen}
+			w.files[path] = f
+		}
+		switch {
+		case f.asked.IsZero():
+			f.asked = now
+			go w.find(sight{path: path, at: now}, q)
+		case now.Sub(f.asked) >= lookTimeout:
+			hung = append(hung, path)
+		}
+	}
+	w.mu.Unlock()
+	for _, path := range hung {
+		w.c.judge(sight{path: path, at: now, state: unseen})
+	}
+
+	if all {
+		w.full = now
+	}
+	switch {
+	case soon:
+		again = time.After(lookSoonInterval)
+	case on || late:
+		again = time.After(lookInterval - now.Sub(w.full))
+	}
+	return again, over
+}
+
+// find looks at a file, and hands what it finds to run.
+func (w *watcher) find(s sight, q *question) {
+	s.state = w.stat(s.path)
+	if slices.ContainsFunc(q.read, func(state fileState) bool { return state != s.state }) {
+		if now, err := q.target.read(); err == nil {
+			s.file, s.state = &now, now.state
+		}
+	}
+	select {
+	case w.found <- s:
+	case <-w.done:
+	}
+}
+
+// sees notes what a look has found, and reports whether to look again soon.
+func (w *watcher) sees(s sight) (soon bool) {
+	w.mu.Lock()
+	f := w.files[s.path]
+	f.asked = time.Time{}
+	changed := f.sees(s.state)
+	soon = f.next != unseen
+	w.mu.Unlock()
+	if changed {
+		w.c.fileChanged(s.path, s.state)
+	}
+	w.c.judge(s)
+	return soon
 }
 
 // sees notes the state of a file, and reports whether the file has changed: it looks the same
 // twice and differs from what it was. A reader in the middle of a write would get half of it.
-func (w *watcher) sees(path string, now fileState) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	f := w.fileLocked(path)
+func (f *watched) sees(now fileState) bool {
 	switch {
-	case f.known == nil:
-		f.known = &now
-	case now == *f.known:
-		f.next = nil
-	case f.next != nil && now == *f.next:
-		f.known, f.next = &now, nil
+	case f.known == unseen:
+		f.known = now
+	case now == f.known:
+		f.next = unseen
+	case now == f.next:
+		f.known, f.next = now, unseen
 		return true
 	default:
-		f.next = &now
+		f.next = now
 	}
 	return false
 }
