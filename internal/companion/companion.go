@@ -100,7 +100,7 @@ type Companion struct {
 	sending  context.Context // ends with Stop
 	stopSend context.CancelFunc
 	tasks    group // what background started
-	loops    group // the goroutines of sweep, watch and outside
+	loops    group // the goroutines of sweep and the watcher
 
 	outside *outside
 }
@@ -134,7 +134,6 @@ func New(cfg Config) (*Companion, error) {
 		defer crash.Report()
 		c.sweep()
 	})
-	c.outside.look(cfg.AgentRuns)
 	c.watch.wake.Set() // an agent may run already
 	return c, nil
 }
@@ -268,7 +267,7 @@ func (c *Companion) SetContext(s editor.Snapshot) { c.store.update(c, s) }
 
 // contextChanged announces a new context to every agent.
 func (c *Companion) contextChanged() {
-	c.outside.wake.Set()
+	c.watch.wake.Set() // the next change of a newly opened file may be an agent's
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range c.sessions {
@@ -295,7 +294,6 @@ func (c *Companion) activeLocked() bool {
 func (c *Companion) clientsChangedLocked() {
 	clients := editor.Clients{Clients: c.clientsLocked()}
 	c.watch.wake.Set()
-	c.outside.look(c.activeLocked())
 	for _, d := range c.conns {
 		d.notify(editor.MethodClients, clients)
 	}

@@ -201,14 +201,15 @@ func (d *conn) dispatch(req *jsonrpc.Request) (any, error) {
 		return with(req, d.c.takeHunk)
 	case editor.MethodFileSaved:
 		return with(req, func(p editor.FilePath) (any, error) {
-			d.c.background(func() { d.c.outside.account(p.Path) })
+			d.c.outside.account(p.Path)
 			return nil, nil
 		})
 	case editor.MethodOutsideOpen:
 		return with(req, func(p editor.FilePath) (any, error) { return d.c.openOutside(d, p.Path) })
 	case editor.MethodOutsideDismiss:
 		return with(req, func(p editor.FilePath) (any, error) {
-			return later(func() (any, error) { d.c.outside.dismiss(p.Path); return struct{}{}, nil }), nil
+			d.c.outside.dismiss(p.Path)
+			return struct{}{}, nil
 		})
 	case editor.MethodPrompt:
 		return with(req, func(p editor.PromptParams) (any, error) { return d.c.prompt(p), nil })

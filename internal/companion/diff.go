@@ -434,7 +434,6 @@ func (c *Companion) withdraw(s Session, path string, unwritten journal.Ending) (
 	x := &expected{diff: d, since: d.base.state, read: unseen, ending: unwritten}
 	if d.notice == "" { // otherwise its state is not known
 		c.expectLocked(x)
-		c.outside.hold(d.path())
 	}
 	known, lastEditor := d.content, d.editor
 	answers, _ := c.stepLocked(d, evClose)

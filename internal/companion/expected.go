@@ -123,6 +123,31 @@ func (c *Companion) endExpected() {
 	c.watch.wake.Set()
 }
 
+// askLocked asks about the files that agents may write soon, which soon reports, and if all is set,
+// about those that they may write late.
+func (c *Companion) askLocked(due questions, now time.Time, all bool) (soon, late bool) {
+	for _, x := range c.expected {
+		if x.late() && x.over(now) {
+			continue
+		}
+		soon, late = soon || !x.late(), late || x.late()
+		if x.late() && !all {
+			continue
+		}
+		q := due.about(x.target.path, x.since)
+		if x.ending == "" || x.over(now) {
+			q.target, q.read = x.target, append(q.read, x.read)
+		}
+	}
+	for _, announced := range c.writes {
+		if now.Before(announced.urgent) {
+			soon = true
+			due.about(announced.path, announced.before)
+		}
+	}
+	return soon, late
+}
+
 // judge decides about the texts that a file should hold.
 func (c *Companion) judge(s sight) {
 	c.mu.Lock()

@@ -2,28 +2,24 @@ package companion
 
 import (
 	"cmp"
-	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"pollux/internal/companion/journal"
-	"pollux/internal/crash"
 	"pollux/internal/editor"
-	"pollux/internal/outbox"
 	"pollux/internal/paths"
 )
 
 const (
-	// outsideInterval is the time between two looks at the files.
-	outsideInterval = time.Second
 	// gitInterval is the time between two questions to git, at least, and gitShare how many
 	// times as long as its answer took.
 	gitInterval = 5 * time.Second
 	gitShare    = 40
+	// gitSoon is how long the look at a file waits for git, if git answers in that time.
+	gitSoon = 250 * time.Millisecond
 	// maxOutsideFiles limits the files that are looked at.
 	maxOutsideFiles = 500
 	// maxOutsideFile limits the size of a file whose earlier text is kept, and
@@ -37,29 +33,25 @@ const (
 // that does not ask makes such changes, and so do git, formatters and other editors. The
 // list does not guess which.
 //
-// It looks at the files that are open in an editor, have a proposal, or have changes that
+// The watcher looks at the files that are open in an editor, have a proposal, or have changes that
 // git reports, each of them once a second while an agent is connected. It leaves out ignored
 // files.
 type outside struct {
-	c      *Companion
-	states prober[fileState]
-	wake   outbox.Signal
+	c *Companion
 
-	rounds sync.Mutex // held during a round, taken first
-	git    map[string]*gitRoot
-
-	mu      sync.Mutex // taken last
-	started bool
-	on      bool
-	files   map[string]*outsideFile
-	texts   int                  // the size of the earlier texts
-	held    map[string]time.Time // files that an agent may write after an answer, and until when
-	alien   map[string]bool      // open files that are ignored or outside the workspace
-	full    bool                 // a file was left out
+	mu    sync.Mutex // taken last
+	git   map[string]*gitRoot
+	files map[string]*outsideFile
+	texts int             // the size of the earlier texts
+	alien map[string]bool // open files that are ignored or outside the workspace
+	full  bool            // a file was left out
 }
 
 // An outsideFile is a file as Pollux knows it: its earlier state.
 type outsideFile struct {
+	learn bool // the state at the next look becomes the earlier one; the rest is not set
+	open  bool // the same, for a file that an editor has opened
+
 	version string // see file; that of its fileState if its text cannot be read
 	exists  bool
 	text    string
@@ -71,73 +63,14 @@ type outsideFile struct {
 }
 
 func newOutside(c *Companion) *outside {
-	return &outside{
-		c: c, states: prober[fileState]{ask: stateOf}, wake: outbox.NewSignal(),
-		git: make(map[string]*gitRoot), files: make(map[string]*outsideFile), held: make(map[string]time.Time),
-		alien: make(map[string]bool),
-	}
-}
-
-// look turns the watching on or off. When it turns on, later changes count, and those that are
-// listed already.
-func (o *outside) look(on bool) {
-	if !o.c.cfg.Outside {
-		return
-	}
-	o.mu.Lock()
-	changed, start := o.on != on, on && !o.started
-	o.on, o.started = on, o.started || start
-	o.mu.Unlock()
-	if start {
-		o.c.loops.start(func() {
-			defer crash.Report()
-			o.run(o.c.sending)
-		})
-	}
-	if changed {
-		o.wake.Set()
-	}
-}
-
-func (o *outside) run(ctx context.Context) {
-	was := false
-	var tick <-chan time.Time
-	for {
-		o.mu.Lock()
-		on := o.on
-		o.mu.Unlock()
-		switch {
-		case on && !was:
-			o.forget()
-			o.learnOpen()
-			o.round(ctx)
-			tick = time.After(outsideInterval)
-		case was && !on:
-			o.round(ctx) // twice: a file has changed when it looks the same twice
-			o.round(ctx)
-			tick = nil
-		case on:
-			o.learnOpen() // now, because the next change may be an agent's
-		}
-		was = on
-		select {
-		case <-tick:
-			o.round(ctx)
-			tick = time.After(outsideInterval)
-		case <-o.wake:
-		case <-ctx.Done():
-			return
-		}
-	}
+	return &outside{c: c, git: make(map[string]*gitRoot), files: make(map[string]*outsideFile), alien: make(map[string]bool)}
 }
 
 // forget drops all that is known about files that are not listed.
 func (o *outside) forget() {
-	o.rounds.Lock()
-	defer o.rounds.Unlock()
-	clear(o.git)
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	clear(o.git)
 	for path, f := range o.files {
 		if f.since.IsZero() {
 			o.dropLocked(path)
@@ -168,98 +101,50 @@ func (o *outside) setLocked(path string, f *outsideFile) {
 	o.files[path] = f
 }
 
-// round looks at all files once, and announces the list if it changed.
-func (o *outside) round(ctx context.Context) {
-	o.rounds.Lock()
-	defer o.rounds.Unlock()
-	before := o.list()
-	roots := o.c.Roots()
-	all := o.openFiles()
-	// An agent may have just created a file that the user opens.
-	urgent := len(o.unknown(all)) > 0
-	for _, root := range roots {
-		o.askGit(ctx, root, urgent)
-	}
-	o.mu.Lock()
-	for path := range o.files {
-		all[path] = true
-	}
-	maps.DeleteFunc(o.held, func(_ string, until time.Time) bool { return time.Now().After(until) })
-	o.mu.Unlock()
-	left := newBudget()
-	for path := range all {
-		if ctx.Err() != nil {
-			return
-		}
-		if state, ok := o.states.get(path, left); ok {
-			o.compare(path, state, roots)
-		}
-	}
-	if after := o.list(); !slices.Equal(before.Files, after.Files) || before.More != after.More {
-		o.announce()
-	}
-}
-
-// openFiles returns the files that the editors have open.
-func (o *outside) openFiles() map[string]bool {
-	open := make(map[string]bool)
-	for _, path := range o.c.store.paths() {
-		if path, ok := cleanPath(path); ok {
-			open[path] = true
-		}
-	}
-	return open
-}
-
-// unknown returns the files that Pollux has not looked at before.
-func (o *outside) unknown(files map[string]bool) (unknown []string) {
+// due returns the files to look at: all of them, or only those that Pollux has to learn.
+func (o *outside) due(open []string, all bool) (due []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for path := range files {
-		if o.files[path] == nil && !o.alien[path] {
-			unknown = append(unknown, path)
+	for _, path := range open {
+		if path, ok := cleanPath(path); ok && o.files[path] == nil && !o.alien[path] {
+			o.setLocked(path, &outsideFile{learn: true, open: true})
 		}
 	}
-	return unknown
-}
-
-// learnOpen learns the open files.
-func (o *outside) learnOpen() {
-	roots := o.c.Roots()
-	for _, path := range o.unknown(o.openFiles()) {
-		o.learn(path, roots)
+	for path, f := range o.files {
+		if all || f.learn {
+			due = append(due, path)
+		}
 	}
+	return due
 }
 
-// compare finds out whether a file has changed, given its present state.
-func (o *outside) compare(path string, state fileState, roots []string) {
+// compare finds out whether a file has changed, given its present state. It reports whether the
+// list may have changed.
+func (o *outside) compare(path string, state fileState) bool {
 	o.mu.Lock()
 	f := o.files[path]
 	if f == nil {
-		alien := o.alien[path]
 		o.mu.Unlock()
-		if !alien {
-			o.learn(path, roots)
-		}
-		return
+		return false
 	}
 	settled := f.last == state
 	f.last = state
-	_, held := o.held[path]
 	same := f.seen == state
 	o.mu.Unlock()
-	if same || !settled || held || o.c.expects(path) {
-		return
+	if f.learn {
+		o.learn(path, f)
+		return false
 	}
-	now, ok := readOutside(path, roots)
-	if !ok {
-		return
+	if same || !settled || o.c.expects(path) {
+		return false
 	}
+	now, ok := readOutside(path, o.c.Roots())
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.files[path] != f {
-		return
+	if !ok || o.files[path] != f {
+		return false
 	}
+	was, existed := f.since.IsZero(), f.seen.exists
 	f.seen = state
 	switch {
 	case now.version == f.version, f.git && f.why == "" && now.exists && SameLines(now.text, f.text):
@@ -267,23 +152,28 @@ func (o *outside) compare(path string, state fileState, roots []string) {
 	case f.since.IsZero():
 		f.since = time.Now()
 	}
+	return was != f.since.IsZero() || existed != state.exists
 }
 
-// learn makes the present state of a file the one that later states are compared with.
-func (o *outside) learn(path string, roots []string) {
-	if !o.concerns(path, roots) {
-		o.mu.Lock()
-		o.alien[path] = true
-		o.mu.Unlock()
-		return
+// learn makes the present state of a file the one that later states are compared with. If an agent
+// has just created a file that the user opens, git knows.
+func (o *outside) learn(path string, f *outsideFile) {
+	began, roots := time.Now(), o.c.Roots()
+	concerns := o.concerns(path, roots)
+	if f.open && concerns {
+		o.askGitNow(began)
 	}
-	f, ok := readOutside(path, roots)
-	if !ok {
-		return
-	}
+	now, ok := readOutside(path, roots)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.setLocked(path, f)
+	switch {
+	case o.files[path] != f:
+	case !concerns:
+		o.dropLocked(path)
+		o.alien[path] = true
+	case ok:
+		o.setLocked(path, now)
+	}
 }
 
 // concerns reports whether a file is in the workspace and not ignored.
@@ -322,47 +212,23 @@ func readOutside(path string, roots []string) (*outsideFile, bool) {
 	return f, true
 }
 
-// account does the same for a file that Pollux or an editor has written, and takes it off
-// the list: the user knows that change.
-func (o *outside) account(path string) {
-	path, ok := cleanPath(path)
-	if !ok || !o.c.cfg.Outside {
+// account takes files off the list: the user knows these changes, for example because Pollux or an
+// editor wrote them. The states at the next look are those that later states are compared with.
+func (o *outside) account(paths ...string) {
+	if !o.c.cfg.Outside {
 		return
 	}
 	o.mu.Lock()
-	f := o.files[path]
-	delete(o.held, path)
+	for _, path := range paths {
+		if path, ok := cleanPath(path); ok && !o.alien[path] {
+			o.setLocked(path, &outsideFile{learn: true})
+		}
+	}
 	o.mu.Unlock()
-	roots := o.c.Roots()
-	if f == nil && !o.concerns(path, roots) {
-		return
-	}
-	now, ok := readOutside(path, roots)
-	if !ok {
-		return
-	}
-	o.mu.Lock()
-	if o.files[path] != f { // accounted for in the meantime
-		o.mu.Unlock()
-		return
-	}
-	o.setLocked(path, now)
-	listed := f != nil && !f.since.IsZero()
-	o.mu.Unlock()
-	if listed {
-		o.announce()
-	}
+	o.c.watch.wake.Set()
 }
 
-// hold allows an agent to write a file soon: the user wants that change.
-func (o *outside) hold(path string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.held[path] = time.Now().Add(writtenTimeout + outsideInterval)
-}
-
-// dismiss takes a file off the list, or all files if path is empty. Their present state is
-// the one that later states are compared with.
+// dismiss takes a file off the list, or all files if path is empty.
 func (o *outside) dismiss(path string) {
 	o.mu.Lock()
 	var listed []string
@@ -375,9 +241,7 @@ func (o *outside) dismiss(path string) {
 		o.full = false
 	}
 	o.mu.Unlock()
-	for _, p := range listed {
-		o.account(p)
-	}
+	o.account(listed...)
 }
 
 // seen takes a file off the list. The user has seen its state of then; later changes are listed.
@@ -387,7 +251,7 @@ func (o *outside) seen(path string, then file) {
 		version: then.version, exists: then.exists, text: then.text, seen: then.state, last: then.state,
 	})
 	o.mu.Unlock()
-	o.announce()
+	o.c.watch.wake.Set()
 }
 
 // file returns a listed file.
@@ -453,11 +317,11 @@ func (o *outside) announce() {
 	}
 }
 
-// expects reports whether a proposal for the file is open or accepted: the file may change.
+// expects reports whether the file may change: a proposal for it is open, or an agent may write it
+// after the user's answer.
 func (c *Companion) expects(path string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.anyLocked(func(d *diff) bool {
-		return d.viewer == nil && d.path() == path && d.state != journal.Orphaned
-	}) != nil
+	return c.anyLocked(func(d *diff) bool { return d.state == journal.Open && d.path() == path }) != nil ||
+		slices.ContainsFunc(c.expected, func(x *expected) bool { return !x.late() && x.target.path == path })
 }

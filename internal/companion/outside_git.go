@@ -6,6 +6,7 @@ import (
 	"errors"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"pollux/internal/git"
@@ -21,29 +22,66 @@ const (
 
 // A gitRoot is a root of the workspace as git knows it.
 type gitRoot struct {
+	fast bool // git answers soon; guarded by outside.mu
+
+	asking  sync.Mutex      // held while git is asked; guards the rest
+	asked   time.Time       // when the last question began
 	next    time.Time       // of the next question
 	off     bool            // git cannot answer
-	known   map[string]bool // the changed files
+	known   map[string]bool // the changed files; nil before the first answer
 	filters []string        // options that turn off the filters of the repository
 }
 
-// askGit asks git which files in a root have changed, if the time has come or the question is
-// urgent. The files in the first answer had changed before, so their present state is the
-// earlier one. For files in later answers, the earlier state is git's.
-func (o *outside) askGit(ctx context.Context, root string, urgent bool) {
-	g, first := o.git[root], false
-	if g == nil {
-		g, first = &gitRoot{known: make(map[string]bool)}, true
-		o.git[root] = g
+// askGit asks git which files in the roots have changed, if the time has come.
+func (o *outside) askGit() {
+	for _, root := range o.c.Roots() {
+		o.mu.Lock()
+		g := o.git[root]
+		if g == nil {
+			g = &gitRoot{}
+			o.git[root] = g
+		}
+		o.mu.Unlock()
+		if g.asking.TryLock() {
+			if !time.Now().Before(g.next) {
+				o.ask(root, g)
+			}
+			g.asking.Unlock()
+		}
 	}
-	start := time.Now()
-	if g.off || start.Before(g.next) && !urgent {
+}
+
+// askGitNow asks git again if it answers soon, unless it was asked since then.
+func (o *outside) askGitNow(then time.Time) {
+	for _, root := range o.c.Roots() {
+		o.mu.Lock()
+		g := o.git[root]
+		fast := g != nil && g.fast
+		o.mu.Unlock()
+		if fast {
+			g.asking.Lock()
+			if g.asked.Before(then) {
+				o.ask(root, g)
+			}
+			g.asking.Unlock()
+		}
+	}
+}
+
+// ask asks git which files in a root have changed. The files in the first answer had changed
+// before, so their present state is the earlier one. For files in later answers, the earlier state
+// is git's.
+func (o *outside) ask(root string, g *gitRoot) {
+	if g.off {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, gitTimeout)
+	ctx, cancel := context.WithTimeout(o.c.sending, gitTimeout)
 	defer cancel()
 	repository := git.Repository{Context: ctx, Dir: root}
+	g.asked = time.Now()
+	first := g.known == nil
 	if first {
+		g.known = make(map[string]bool)
 		names, err := repository.Output("config", "--null", "--name-only", "--get-regexp", `^filter\..*\.(clean|process|required)$`)
 		if err != nil && names != "" {
 			g.off = true
@@ -63,7 +101,7 @@ func (o *outside) askGit(ctx context.Context, root string, urgent bool) {
 		g.off = true
 		return
 	}
-	took := time.Since(start)
+	took := time.Since(g.asked)
 	g.next = time.Now().Add(max(gitInterval, gitShare*took))
 	roots := o.c.Roots()
 	for name, untracked := range changed {
@@ -73,20 +111,28 @@ func (o *outside) askGit(ctx context.Context, root string, urgent bool) {
 		}
 		g.known[path] = true
 		o.mu.Lock()
-		_, known := o.files[path]
+		known := o.files[path]
 		o.mu.Unlock()
-		if known {
+		if known != nil && !known.open {
 			continue
 		}
-		if first {
-			o.learn(path, roots)
-		} else if o.concerns(path, roots) {
-			f := g.earlier(repository, name, untracked)
-			o.mu.Lock()
-			o.setLocked(path, f)
-			o.mu.Unlock()
+		f := &outsideFile{learn: true}
+		if !first {
+			if !o.concerns(path, roots) {
+				continue
+			}
+			f = g.earlier(repository, name, untracked)
 		}
+		o.mu.Lock()
+		if o.git[root] == g && o.files[path] == known {
+			o.setLocked(path, f)
+		}
+		o.mu.Unlock()
 	}
+	o.mu.Lock()
+	g.fast = took < gitSoon
+	o.mu.Unlock()
+	o.c.watch.wake.Set()
 }
 
 // changed returns the files that differ from the index, and with the value true those that

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pollux/internal/companion/journal"
@@ -20,6 +21,12 @@ type folder struct {
 	t       *testing.T
 	view    *view
 	session *fakeSession
+}
+
+// inFolder runs a test in a folder.
+func inFolder(t *testing.T, git bool, test func(t *testing.T, p *folder)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newFolder(t, git)) })
 }
 
 // newFolder returns a folder with the files of a git repository. If git is false, there is
@@ -84,30 +91,18 @@ func (p *folder) open(names ...string) {
 	}
 }
 
-// join connects an agent, without the goroutine that looks at the files.
-func (p *folder) join() *fakeSession {
-	p.cfg.Outside = false
-	defer func() { p.cfg.Outside = true }()
-	p.session = p.connect(p.t, newFakeSession())
-	return p.session
-}
-
-// start does what the goroutine does when an agent connects.
+// start connects an agent, and waits until the companion knows the files.
 func (p *folder) start() {
-	p.outside.forget()
-	p.outside.learnOpen()
-	p.outside.round(p.t.Context())
+	p.t.Helper()
+	p.session = p.connect(p.t, newFakeSession())
+	p.t.Cleanup(func() { p.Disconnect(p.session) })
+	p.wait()
 }
 
 // wait lets enough time pass that a change is noticed.
 func (p *folder) wait() {
-	p.outside.rounds.Lock()
-	for _, g := range p.outside.git {
-		g.next = time.Time{}
-	}
-	p.outside.rounds.Unlock()
-	p.outside.round(p.t.Context())
-	p.outside.round(p.t.Context())
+	time.Sleep(gitInterval + 4*lookInterval + lookSoonInterval/2)
+	synctest.Wait()
 }
 
 // lists checks what is listed: names with the kind of change.
@@ -190,13 +185,13 @@ func TestOutsideLists(t *testing.T) {
 		{"a file that an agent changed after that", []string{"a.txt"}, func(p *folder) {
 			p.write("a.txt", "two\n")
 			p.outside.account(p.path("a.txt"))
+			p.wait()
 			p.write("a.txt", "three\n")
 		}, []string{"changed a.txt"}},
 		{"a change that was committed", nil, func(p *folder) { p.write("a.txt", "two\n"); p.wait(); p.git("commit", "-qam", "x") },
 			[]string{"changed a.txt"}},
 		{"a file that is not text", nil, func(p *folder) { p.write("a.txt", "\x00") }, []string{"changed a.txt"}},
 		{"a file with a proposal", nil, func(p *folder) {
-			p.join()
 			if err := p.Propose(p.session, Proposal{Path: p.path("a.txt"), Text: "two\n"}); err != nil {
 				p.t.Error(err)
 			}
@@ -205,18 +200,16 @@ func TestOutsideLists(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			p := newFolder(t, true)
-			p.write("x.log", "one\n")
-			p.write(".env", "one\n")
-			p.open(tt.open...)
-			p.start()
-			p.lists()
-			tt.change(p)
-			p.wait()
-			p.lists(tt.want...)
-			if p.session != nil {
-				p.Disconnect(p.session)
-			}
+			inFolder(t, true, func(t *testing.T, p *folder) {
+				p.write("x.log", "one\n")
+				p.write(".env", "one\n")
+				p.open(tt.open...)
+				p.start()
+				p.lists()
+				tt.change(p)
+				p.wait()
+				p.lists(tt.want...)
+			})
 		})
 	}
 }
@@ -242,11 +235,9 @@ func TestOutsideAndProposals(t *testing.T) {
 			p.write("a.txt", "two\n")
 			p.wait()
 			p.lists()
-			waitUntil(p.t, func() bool {
-				e, err := p.journal.Get(d.ID)
-				return err == nil && e.Ending == journal.InTerminal
-			})
-			p.tasks.wait()
+			if e, err := p.journal.Get(d.ID); err != nil || e.Ending != journal.InTerminal {
+				p.t.Errorf("the journal has %+v, %v", e, err)
+			}
 		}, nil},
 		{"rejected, and written nevertheless", func(p *folder, d editor.Diff) {
 			if err := p.view.Reject(p.t.Context(), d.ID); err != nil {
@@ -257,235 +248,242 @@ func TestOutsideAndProposals(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			p := newFolder(t, true)
-			defer p.Disconnect(p.join())
-			p.start()
-			if err := p.Propose(p.session, Proposal{Path: p.path("a.txt"), Text: "two\n"}); err != nil {
-				t.Fatal(err)
-			}
-			tt.end(p, receive(t, p.view.opened))
-			p.wait()
-			p.lists(tt.want...)
+			inFolder(t, true, func(t *testing.T, p *folder) {
+				p.start()
+				if err := p.Propose(p.session, Proposal{Path: p.path("a.txt"), Text: "two\n"}); err != nil {
+					t.Fatal(err)
+				}
+				tt.end(p, receive(t, p.view.opened))
+				p.wait()
+				p.lists(tt.want...)
+			})
 		})
 	}
 }
 
 // The user reads a change, and takes it back as a whole or in part.
 func TestOutsideIsTakenBack(t *testing.T) {
-	p := newFolder(t, true)
-	p.start()
-	p.write("a.txt", "1\ntwo\n3\n")
-	p.write("dirty.txt", "three\n")
-	p.write("new.txt", "new\n")
-	p.write("b.txt", "two\n")
-	if err := os.Remove(p.path("gone.txt")); err != nil {
-		t.Fatal(err)
-	}
-	p.wait()
-
-	p.save(p.shows("a.txt", "one\ntwo\nthree\n", "1\ntwo\n3\n"), "one\ntwo\n3\n")
-	p.holds("a.txt", "one\ntwo\n3\n")
-	d := p.shows("dirty.txt", "two\n", "three\n")
-	p.save(d, "two\n")
-	p.holds("dirty.txt", "two\n")
-	p.save(p.shows("new.txt", "", "new\n"), "")
-	if _, err := os.Stat(p.path("new.txt")); err == nil {
-		t.Error("the new file is still there")
-	}
-	p.save(p.shows("gone.txt", "gone\n", ""), "gone\n")
-	p.holds("gone.txt", "gone\n")
-	p.lists("changed b.txt")
-
-	// The journal has the overwritten text.
-	kept := []string{}
-	all, err := p.journal.List()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range all {
-		if e.State == journal.Replaced {
-			text, _ := p.journal.Text(e.ID)
-			kept = append(kept, text)
+	inFolder(t, true, func(t *testing.T, p *folder) {
+		p.start()
+		p.write("a.txt", "1\ntwo\n3\n")
+		p.write("dirty.txt", "three\n")
+		p.write("new.txt", "new\n")
+		p.write("b.txt", "two\n")
+		if err := os.Remove(p.path("gone.txt")); err != nil {
+			t.Fatal(err)
 		}
-	}
-	slices.Sort(kept)
-	if want := []string{"1\ntwo\n3\n", "new\n", "three\n"}; !slices.Equal(kept, want) {
-		t.Errorf("the journal has %q, want %q", kept, want)
-	}
+		p.wait()
 
-	for len(p.view.closed) > 0 {
-		<-p.view.closed
-	}
-	d = p.shows("b.txt", "one\n", "two\n")
-	if _, err := p.view.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: "two\n"}); err == nil {
-		t.Error("it can be accepted")
-	}
-	p.write("b.txt", "three\n")
-	if res, err := p.view.Save(t.Context(), editor.DiffAccept{ID: d.ID, Content: "one\n"}); err != nil || res.Status != editor.StatusConflict {
-		t.Errorf("save = %+v, %v, want a conflict", res, err)
-	}
-	if err := p.view.Reject(t.Context(), d.ID); err != nil {
-		t.Error(err)
-	}
-	p.closed(d, editor.ReasonKept)
-	p.holds("b.txt", "three\n")
-	p.lists()
-	p.wait()
-	p.lists("changed b.txt") // since the user has not seen this one
-	p.shows("b.txt", "two\n", "three\n")
+		p.save(p.shows("a.txt", "one\ntwo\nthree\n", "1\ntwo\n3\n"), "one\ntwo\n3\n")
+		p.holds("a.txt", "one\ntwo\n3\n")
+		d := p.shows("dirty.txt", "two\n", "three\n")
+		p.save(d, "two\n")
+		p.holds("dirty.txt", "two\n")
+		p.save(p.shows("new.txt", "", "new\n"), "")
+		if _, err := os.Stat(p.path("new.txt")); err == nil {
+			t.Error("the new file is still there")
+		}
+		p.save(p.shows("gone.txt", "gone\n", ""), "gone\n")
+		p.holds("gone.txt", "gone\n")
+		p.lists("changed b.txt")
+
+		// The journal has the overwritten text.
+		kept := []string{}
+		all, err := p.journal.List()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range all {
+			if e.State == journal.Replaced {
+				text, _ := p.journal.Text(e.ID)
+				kept = append(kept, text)
+			}
+		}
+		slices.Sort(kept)
+		if want := []string{"1\ntwo\n3\n", "new\n", "three\n"}; !slices.Equal(kept, want) {
+			t.Errorf("the journal has %q, want %q", kept, want)
+		}
+
+		for len(p.view.closed) > 0 {
+			<-p.view.closed
+		}
+		d = p.shows("b.txt", "one\n", "two\n")
+		if _, err := p.view.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: "two\n"}); err == nil {
+			t.Error("it can be accepted")
+		}
+		p.write("b.txt", "three\n")
+		if res, err := p.view.Save(t.Context(), editor.DiffAccept{ID: d.ID, Content: "one\n"}); err != nil || res.Status != editor.StatusConflict {
+			t.Errorf("save = %+v, %v, want a conflict", res, err)
+		}
+		if err := p.view.Reject(t.Context(), d.ID); err != nil {
+			t.Error(err)
+		}
+		p.closed(d, editor.ReasonKept)
+		p.holds("b.txt", "three\n")
+		p.lists()
+		p.wait()
+		p.lists("changed b.txt") // since the user has not seen this one
+		p.shows("b.txt", "two\n", "three\n")
+	})
 }
 
 // Other clients do not see the view that a client has asked for.
 func TestOutsideViewIsForOneClient(t *testing.T) {
-	p := newFolder(t, true)
-	other := p.bare.view(t)
-	p.start()
-	p.write("a.txt", "two\n")
-	p.wait()
-	d := p.shows("a.txt", "one\ntwo\nthree\n", "two\n")
-	if list, err := other.Diffs(t.Context()); err != nil || len(list) > 0 || len(other.opened) > 0 {
-		t.Errorf("another client sees %+v, %v", list, err)
-	}
-	if st, err := other.Status(t.Context()); err != nil || len(st.Diffs) > 0 || len(st.Outside.Files) != 1 {
-		t.Errorf("the status is %+v, %v", st, err)
-	}
-	p.view.Client.Close()
-	waitUntil(t, func() bool {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return p.diffs[d.ID] == nil
+	inFolder(t, true, func(t *testing.T, p *folder) {
+		other := p.bare.view(t)
+		p.start()
+		p.write("a.txt", "two\n")
+		p.wait()
+		d := p.shows("a.txt", "one\ntwo\nthree\n", "two\n")
+		if list, err := other.Diffs(t.Context()); err != nil || len(list) > 0 || len(other.opened) > 0 {
+			t.Errorf("another client sees %+v, %v", list, err)
+		}
+		if st, err := other.Status(t.Context()); err != nil || len(st.Diffs) > 0 || len(st.Outside.Files) != 1 {
+			t.Errorf("the status is %+v, %v", st, err)
+		}
+		p.view.Client.Close()
+		waitUntil(t, func() bool {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return p.diffs[d.ID] == nil
+		})
+		p.lists("changed a.txt")
 	})
-	p.lists("changed a.txt")
 }
 
 // Every client receives the list when it attaches and when it changes.
 func TestOutsideIsAnnounced(t *testing.T) {
-	p := newFolder(t, true)
-	lists := make(chan editor.Outside, 10)
-	p.start()
-	p.attach(t, editor.InitializeParams{}, editor.Handler{Outside: func(o editor.Outside) { lists <- o }})
-	p.write("a.txt", "two\n")
-	p.wait()
-	if o := receive(t, lists); len(o.Files) != 1 || o.Files[0].Path != p.path("a.txt") {
-		t.Errorf("the client receives %+v", o)
-	}
-	late := make(chan editor.Outside, 10)
-	client := p.attach(t, editor.InitializeParams{}, editor.Handler{Outside: func(o editor.Outside) { late <- o }})
-	if o := receive(t, late); len(o.Files) != 1 {
-		t.Errorf("a late client receives %+v", o)
-	}
-	if err := client.Call(t.Context(), editor.MethodOutsideDismiss, editor.FilePath{}, nil); err != nil {
-		t.Error(err)
-	}
-	if o := receive(t, lists); len(o.Files) > 0 {
-		t.Errorf("the client receives %+v", o)
-	}
-	p.holds("a.txt", "two\n")
+	inFolder(t, true, func(t *testing.T, p *folder) {
+		lists := make(chan editor.Outside, 10)
+		p.start()
+		p.attach(t, editor.InitializeParams{}, editor.Handler{Outside: func(o editor.Outside) { lists <- o }})
+		p.write("a.txt", "two\n")
+		p.wait()
+		if o := receive(t, lists); len(o.Files) != 1 || o.Files[0].Path != p.path("a.txt") {
+			t.Errorf("the client receives %+v", o)
+		}
+		late := make(chan editor.Outside, 10)
+		client := p.attach(t, editor.InitializeParams{}, editor.Handler{Outside: func(o editor.Outside) { late <- o }})
+		if o := receive(t, late); len(o.Files) != 1 {
+			t.Errorf("a late client receives %+v", o)
+		}
+		if err := client.Call(t.Context(), editor.MethodOutsideDismiss, editor.FilePath{}, nil); err != nil {
+			t.Error(err)
+		}
+		if o := receive(t, lists); len(o.Files) > 0 {
+			t.Errorf("the client receives %+v", o)
+		}
+		p.holds("a.txt", "two\n")
+	})
 }
 
-// An agent connects: the companion looks at the files without being asked to.
+// The companion looks at the files until the agent has ended.
 func TestOutsideLooksWhileAnAgentIsConnected(t *testing.T) {
 	t.Parallel()
-	p := newFolder(t, false)
-	p.write("a.txt", "one\n")
-	p.open("a.txt")
-	s := p.connect(t, newFakeSession())
-	waitUntil(t, func() bool {
-		p.outside.mu.Lock()
-		defer p.outside.mu.Unlock()
-		return len(p.outside.files) == 1
+	inFolder(t, false, func(t *testing.T, p *folder) {
+		p.write("a.txt", "one\n")
+		p.open("a.txt")
+		p.start()
+		p.write("a.txt", "two\n")
+		p.wait()
+		p.lists("changed a.txt")
+		p.write("a.txt", "one\n")
+		p.Disconnect(p.session)
+		p.wait()
+		p.lists()
+		p.write("a.txt", "three\n")
+		p.wait()
+		p.lists()
 	})
-	p.write("a.txt", "two\n")
-	waitUntil(t, func() bool { return len(p.outside.list().Files) == 1 })
-	p.write("a.txt", "one\n")
-	p.Disconnect(s)
-	waitUntil(t, func() bool { return len(p.outside.list().Files) == 0 })
 }
 
 // A repository may name programs in its configuration. None of them runs.
 func TestOutsideRunsNoProgramOfTheRepository(t *testing.T) {
-	p := newFolder(t, true)
-	mark := filepath.Join(t.TempDir(), "mark")
-	program := fmt.Sprintf("touch '%s'; cat", mark)
-	p.write(".gitattributes", "* filter=evil\n")
-	for _, name := range []string{"filter.evil.clean", "filter.evil.smudge", "filter.evil.process", "core.fsmonitor", "diff.external"} {
-		p.git("config", name, program)
-	}
-	p.git("config", "filter.evil.required", "true")
-	p.start()
-	p.write("a.txt", "one\ntwo\nthree\n") // the same size, in the second of the index
-	p.write("b.txt", "two\n")
-	p.wait()
-	p.lists("changed b.txt")
-	p.shows("b.txt", "one\n", "two\n")
-	if _, err := os.Stat(mark); err == nil {
-		t.Error("a program of the repository ran")
-	}
+	inFolder(t, true, func(t *testing.T, p *folder) {
+		mark := filepath.Join(t.TempDir(), "mark")
+		program := fmt.Sprintf("touch '%s'; cat", mark)
+		p.write(".gitattributes", "* filter=evil\n")
+		for _, name := range []string{"filter.evil.clean", "filter.evil.smudge", "filter.evil.process", "core.fsmonitor", "diff.external"} {
+			p.git("config", name, program)
+		}
+		p.git("config", "filter.evil.required", "true")
+		p.start()
+		p.write("a.txt", "one\ntwo\nthree\n") // the same size, in the second of the index
+		p.write("b.txt", "two\n")
+		p.wait()
+		p.lists("changed b.txt")
+		p.shows("b.txt", "one\n", "two\n")
+		if _, err := os.Stat(mark); err == nil {
+			t.Error("a program of the repository ran")
+		}
+	})
 }
 
 // Neither many files nor large ones cost much.
 func TestOutsideIsLimited(t *testing.T) {
 	t.Parallel()
-	p := newFolder(t, true)
-	p.start()
-	for i := range maxOutsideFiles + 10 {
-		p.write(fmt.Sprintf("f%d.txt", i), "x\n")
-	}
-	p.wait()
-	if o := p.outside.list(); len(o.Files) > maxOutsideFiles || !o.More {
-		t.Errorf("%d files are listed, more: %v", len(o.Files), o.More)
-	}
+	inFolder(t, true, func(t *testing.T, p *folder) {
+		p.start()
+		for i := range maxOutsideFiles + 10 {
+			p.write(fmt.Sprintf("f%d.txt", i), "x\n")
+		}
+		p.wait()
+		if o := p.outside.list(); len(o.Files) > maxOutsideFiles || !o.More {
+			t.Errorf("%d files are listed, more: %v", len(o.Files), o.More)
+		}
 
-	p = newFolder(t, false)
-	p.write("large.txt", strings.Repeat("x\n", maxOutsideFile))
-	p.open("large.txt")
-	p.start()
-	p.write("large.txt", "x\n")
-	p.wait()
-	p.lists("changed large.txt")
-	err := p.view.Call(t.Context(), editor.MethodOutsideOpen, editor.FilePath{Path: p.path("large.txt")}, nil)
-	if err == nil || !strings.Contains(err.Error(), "larger than 1 MiB") {
-		t.Errorf("the error is %v", err)
-	}
+		p = newFolder(t, false)
+		p.write("large.txt", strings.Repeat("x\n", maxOutsideFile))
+		p.open("large.txt")
+		p.start()
+		p.write("large.txt", "x\n")
+		p.wait()
+		p.lists("changed large.txt")
+		err := p.view.Call(t.Context(), editor.MethodOutsideOpen, editor.FilePath{Path: p.path("large.txt")}, nil)
+		if err == nil || !strings.Contains(err.Error(), "larger than 1 MiB") {
+			t.Errorf("the error is %v", err)
+		}
 
-	p = newFolder(t, false)
-	const size = maxOutsideFile - 1
-	names := []string{}
-	for i := range maxOutsideTexts/size + 2 {
-		names = append(names, fmt.Sprintf("f%d.txt", i))
-		p.write(names[i], strings.Repeat("x", size))
-	}
-	p.open(names...)
-	p.start()
-	if p.outside.texts > maxOutsideTexts {
-		t.Errorf("%d bytes are kept", p.outside.texts)
-	}
+		p = newFolder(t, false)
+		const size = maxOutsideFile - 1
+		names := []string{}
+		for i := range maxOutsideTexts/size + 2 {
+			names = append(names, fmt.Sprintf("f%d.txt", i))
+			p.write(names[i], strings.Repeat("x", size))
+		}
+		p.open(names...)
+		p.start()
+		if p.outside.texts > maxOutsideTexts {
+			t.Errorf("%d bytes are kept", p.outside.texts)
+		}
+	})
 }
 
 // A change keeps the line endings and the byte order mark of the file.
 func TestOutsideKeepsLineEndings(t *testing.T) {
-	p := newFolder(t, false)
-	p.write("a.txt", bom+"one\r\ntwo\r\n")
-	p.open("a.txt")
-	p.start()
-	p.write("a.txt", bom+"1\r\n2\r\n")
-	p.wait()
-	p.save(p.shows("a.txt", "one\ntwo\n", "1\n2\n"), "one\n2\n")
-	p.holds("a.txt", bom+"one\r\n2\r\n")
+	inFolder(t, false, func(t *testing.T, p *folder) {
+		p.write("a.txt", bom+"one\r\ntwo\r\n")
+		p.open("a.txt")
+		p.start()
+		p.write("a.txt", bom+"1\r\n2\r\n")
+		p.wait()
+		p.save(p.shows("a.txt", "one\ntwo\n", "1\n2\n"), "one\n2\n")
+		p.holds("a.txt", bom+"one\r\n2\r\n")
+	})
 }
 
 // With the setting turned off, nothing is looked at.
 func TestOutsideIsOff(t *testing.T) {
-	p := newFolder(t, false)
-	p.cfg.Outside = false
-	p.write("a.txt", "one\n")
-	p.open("a.txt")
-	s := p.connect(t, newFakeSession())
-	defer p.Disconnect(s)
-	p.outside.account(p.path("a.txt"))
-	if p.outside.started || len(p.outside.files) > 0 {
-		t.Error("it looks at files")
-	}
+	inFolder(t, false, func(t *testing.T, p *folder) {
+		p.cfg.Outside = false
+		p.write("a.txt", "one\n")
+		p.open("a.txt")
+		p.start()
+		p.outside.account(p.path("a.txt"))
+		if p.wait(); len(p.outside.files) > 0 {
+			t.Error("it looks at files")
+		}
+	})
 }
 
 // waitUntil waits until a condition holds.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"pollux/internal/crash"
+	"pollux/internal/editor"
 	"pollux/internal/outbox"
 	"pollux/internal/sys/disk"
 )
@@ -26,8 +27,11 @@ type watcher struct {
 	done  chan struct{} // closed when run has ended
 
 	// Used by run only:
-	looked time.Time // when looks were started last
-	full   time.Time // when looks at the open files were started last
+	looked time.Time      // when looks were started last
+	full   time.Time      // when looks at the open files were started last
+	active bool           // an agent was connected or ran then
+	more   int            // how often to look at the open files after that
+	list   editor.Outside // as it was announced
 
 	mu    sync.Mutex // taken last
 	files map[string]*watched
@@ -46,6 +50,7 @@ type sight struct {
 	at    time.Time // when the look began
 	state fileState
 	file  *file // the file in this state; nil if it was not read, or cannot be read
+	lists bool  // the list of changes outside Pollux has changed
 }
 
 // A fileState identifies a state of a file.
@@ -111,67 +116,92 @@ type question struct {
 	before fileState   // the last state that counts, if the watcher does not know the file yet; or unseen
 	target target      // to read the text
 	read   []fileState // the text is needed if the file is in none of these states
+	list   bool        // for the list of changes outside Pollux
+}
+
+// Questions are the files to look at now.
+type questions map[string]*question
+
+// about returns the question about a file. The first state before a write counts.
+func (q questions) about(path string, before fileState) *question {
+	if q[path] == nil {
+		q[path] = &question{before: before}
+	}
+	return q[path]
 }
 
 // look starts the looks that are due. It returns when to call it again, and whether the companion
 // has ended and expects no text any more.
 func (w *watcher) look() (again <-chan time.Time, over bool) {
-	now := time.Now()
+	now, c := time.Now(), w.c
 	if rest := lookSoonInterval - now.Sub(w.looked); rest > 0 {
 		return time.After(rest), false
 	}
 	w.looked = now
 	all := now.Sub(w.full) >= lookInterval
-	due := make(map[string]*question)
-	ask := func(path string, before fileState) *question {
-		if due[path] == nil {
-			due[path] = &question{before: before}
-		}
-		return due[path]
+	if all {
+		w.full = now
 	}
+	due := make(questions)
+	c.mu.Lock()
+	active := c.activeLocked()
+	soon, late := c.askLocked(due, now, all)
+	over = c.ending && !soon
+	c.mu.Unlock()
 
-	w.c.mu.Lock()
-	on := w.c.activeLocked()
-	soon, late := false, false
-	for _, x := range w.c.expected {
-		if x.late() {
-			late = late || !x.over(now)
-			if !all || x.over(now) {
-				continue
+	if active && !w.active {
+		c.outside.forget()
+	}
+	w.active = active
+	on := active || w.more > 0
+	switch {
+	case active:
+		w.more = 2 // a file has changed when it looks the same twice
+	case all && on:
+		w.more--
+	}
+	if on {
+		open := c.store.paths()
+		for _, path := range open {
+			if all {
+				due.about(path, unseen)
 			}
-		} else {
-			soon = true
 		}
-		q := ask(x.target.path, x.since)
-		if x.ending == "" || x.over(now) {
-			q.target, q.read = x.target, append(q.read, x.read)
-		}
-	}
-	over = w.c.ending && !soon
-	for _, announced := range w.c.writes {
-		if now.Before(announced.urgent) {
-			soon = true
-			ask(announced.path, announced.before)
+		if c.cfg.Outside {
+			for _, path := range c.outside.due(open, all) {
+				due.about(path, unseen).list = true
+			}
+			if all {
+				c.background(c.outside.askGit)
+			}
 		}
 	}
-	w.c.mu.Unlock()
+	if list := c.outside.list(); !slices.Equal(list.Files, w.list.Files) || list.More != w.list.More {
+		w.list = list
+		c.outside.announce()
+	}
+	if w.start(due, now, all) || soon {
+		return time.After(lookSoonInterval), over
+	}
+	if on || late {
+		again = time.After(lookInterval - now.Sub(w.full))
+	}
+	return again, over
+}
 
-	if all && on {
-		for _, path := range w.c.store.paths() {
-			ask(path, unseen)
-		}
-	}
+// start starts the looks at files. It reports whether to look again soon.
+func (w *watcher) start(due questions, now time.Time, all bool) (soon bool) {
+	var hung []string
 	w.mu.Lock()
 	for path, f := range w.files {
 		switch {
 		case f.next != unseen:
 			soon = true
-			ask(path, unseen)
+			due.about(path, unseen)
 		case all && due[path] == nil && f.asked.IsZero():
 			delete(w.files, path)
 		}
 	}
-	var hung []string
 	for path, q := range due {
 		f := w.files[path]
 		if f == nil {
@@ -190,17 +220,7 @@ func (w *watcher) look() (again <-chan time.Time, over bool) {
 	for _, path := range hung {
 		w.c.judge(sight{path: path, at: now, state: unseen})
 	}
-
-	if all {
-		w.full = now
-	}
-	switch {
-	case soon:
-		again = time.After(lookSoonInterval)
-	case on || late:
-		again = time.After(lookInterval - now.Sub(w.full))
-	}
-	return again, over
+	return soon
 }
 
 // find looks at a file, and hands what it finds to run.
@@ -210,6 +230,9 @@ func (w *watcher) find(s sight, q *question) {
 		if now, err := q.target.read(); err == nil {
 			s.file, s.state = &now, now.state
 		}
+	}
+	if q.list {
+		s.lists = w.c.outside.compare(s.path, s.state)
 	}
 	select {
 	case w.found <- s:
@@ -223,7 +246,7 @@ func (w *watcher) sees(s sight) (soon bool) {
 	f := w.files[s.path]
 	f.asked = time.Time{}
 	changed := f.sees(s.state)
-	soon = f.next != unseen
+	soon = f.next != unseen || s.lists
 	w.mu.Unlock()
 	if changed {
 		w.c.fileChanged(s.path, s.state)
