@@ -317,7 +317,6 @@ func TestEditorAgents(t *testing.T) {
 // The user takes time to type the command that opens the terminal. The agent still
 // receives the selection.
 func TestEditorKeepsTheSelectionWhileTyping(t *testing.T) {
-	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		w := newWorld(t, silent)
 		w.useClaude()
@@ -325,7 +324,7 @@ func TestEditorKeepsTheSelectionWhileTyping(t *testing.T) {
 		d := w.sit(kind, path)
 		d.ask(map[string]string{
 			"nvim":  `luaeval('require("pollux").setup({cli = {"cat"}})')`,
-			"vim":   `extend(g:, {'pollux': {'cli': ['cat']}})`,
+			"vim":   `len(extend(g:, {'pollux': {'cli': ['cat']}}))`,
 			"emacs": `(setq pollux-cli '("cat"))`,
 		}[kind.Name])
 		d.press(h.selectWord...)

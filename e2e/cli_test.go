@@ -406,6 +406,7 @@ func editorContext(t *testing.T, text string) (v any) {
 // Trap 6: a companion that exits leaves no CLI waiting. The real one waits in
 // TestPageListsSeveral.
 func TestTrap6EditorGoneAnswersTheCLI(t *testing.T) {
+	t.Parallel()
 	for _, way := range []string{"end of input", "SIGTERM", "SIGHUP"} {
 		t.Run(way, func(t *testing.T) {
 			w := newWorld(t, silent)

@@ -227,6 +227,7 @@ func (p *patient) wantCLI(says string) {
 // and the real CLI, started in the same way, behaves as doctor predicts. With -short, a fake
 // CLI takes the place of the real one for most causes.
 func TestDoctor(t *testing.T) {
+	t.Parallel()
 	const dead = "1" // nobody listens on this port
 	noStdio := func(f map[string]any) { delete(f, "stdio") }
 	root := func(p *patient) {
@@ -638,6 +639,7 @@ func TestDoctorFix(t *testing.T) {
 // Doctor does not run a program that another user put there, and does not send
 // a token to a port that another user named, although an older CLI would.
 func TestDoctorTrustsNoFileOfAnother(t *testing.T) {
+	t.Parallel()
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
 	}
@@ -695,6 +697,7 @@ func TestDoctorFixFollowsNoLink(t *testing.T) {
 
 // An interrupted doctor leaves no file and no process.
 func TestInterruptedCommandsLeaveNothing(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct{ argv, until string }{
 		"doctor":      {"doctor bridge", "tmp/pollux-bridge-*"},
 		"conformance": {"conformance -- sh -c", "tmp/pollux-conformance-*/workspace"},
@@ -730,6 +733,7 @@ func TestInterruptedCommandsLeaveNothing(t *testing.T) {
 
 // Doctor finds nothing wrong in a working setup, wherever the CLI is started.
 func TestDoctorPlaces(t *testing.T) {
+	t.Parallel()
 	for name, before := range map[string]func(p *patient) []string{
 		"a nested shell": func(*patient) []string {
 			return []string{"bash", "-c", `bash -c '"$0" "$@"; exit $?' "$0" "$@"; exit $?`}
@@ -802,6 +806,7 @@ func TestDoctorPlaces(t *testing.T) {
 
 // In a container the CLI connects to another host.
 func TestDoctorContainer(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		env  []string
 		then func(p *patient)

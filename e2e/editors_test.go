@@ -400,8 +400,9 @@ func kindOf(name string) editortest.Kind {
 	return editortest.Kinds[slices.IndexFunc(editortest.Kinds, func(k editortest.Kind) bool { return k.Name == name })]
 }
 
-// eachEditor runs a test with each editor.
+// eachEditor runs a test with each editor, while other tests run.
 func eachEditor(t *testing.T, test func(t *testing.T, kind editortest.Kind, h hands)) {
+	t.Parallel()
 	for _, kind := range editortest.Kinds {
 		t.Run(kind.Name, func(t *testing.T) { test(t, kind, handsOf(kind)) })
 	}
@@ -410,7 +411,6 @@ func eachEditor(t *testing.T, test func(t *testing.T, kind editortest.Kind, h ha
 // The user asks a question about lines from the editor. The CLI starts for the
 // first question, and each question contains the file.
 func TestEditorAsks(t *testing.T) {
-	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("Because.") })
 		path := w.file("my file.txt", "one\ntwo\nthree\n")
@@ -469,7 +469,6 @@ func waits(t *testing.T, kind editortest.Kind, before, proposed string) (d *desk
 // The CLI is notified of the right answer for every way to accept and every way
 // to leave.
 func TestEditorEveryWayOut(t *testing.T) {
-	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		d, c, path := waits(t, kind, "one\n", "one\ntwo\n")
 		first := true
@@ -509,7 +508,6 @@ func TestEditorEveryWayOut(t *testing.T) {
 
 // Texts that editors tend to change are returned unchanged.
 func TestEditorBytes(t *testing.T) {
-	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		w := newWorld(t, silent)
 		d := w.sit(kind, w.file("start.txt", "x\n"))
@@ -547,6 +545,7 @@ func TestEditorBytes(t *testing.T) {
 // In another encoding, Vim's JSON functions damage texts, and the damaged text became the
 // user's. The plugin says what to do and starts no companion.
 func TestVimEncoding(t *testing.T) {
+	t.Parallel()
 	t.Run("latin1", func(t *testing.T) {
 		w := newWorld(t, silent)
 		w.env = append(w.env, "LC_ALL=C")
@@ -589,7 +588,6 @@ func TestVimEncoding(t *testing.T) {
 
 // The keys for hunks are the same everywhere.
 func TestEditorHunks(t *testing.T) {
-	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		for _, view := range []struct {
 			name  string
@@ -630,6 +628,7 @@ func TestEditorHunks(t *testing.T) {
 // Many users of Vim leave Insert mode with Ctrl-C, and repeat it. Two in Normal mode
 // accepted the change.
 func TestVimCtrlC(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"nvim", "vim"} {
 		t.Run(name, func(t *testing.T) {
 			d, c, path := waits(t, kindOf(name), "one\n", "one\ntwo\n")
@@ -707,7 +706,7 @@ func TestEditorInline(t *testing.T) {
 // afterwards.
 func TestVimLeavesItsTerminal(t *testing.T) {
 	d, c, path := idle(t, kindOf("vim"), "one\n")
-	d.ask(`extend(g:, {'pollux': {'cli': ['cat']}})`)
+	d.ask(`len(extend(g:, {'pollux': {'cli': ['cat']}}))`)
 	d.command("open")
 	d.until(d.State.Terminal, "1")
 	if err := c.OpenDiff(d.context(), path, "two\n"); err != nil {
@@ -722,7 +721,6 @@ func TestVimLeavesItsTerminal(t *testing.T) {
 // Unsaved changes are shown. Neither an accepted change nor reloading the file
 // discards them.
 func TestEditorDirtyBuffer(t *testing.T) {
-	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		w := newWorld(t, silent)
 		path := w.file("a.txt", "one\n")
@@ -780,7 +778,6 @@ func TestEditorOutside(t *testing.T) {
 // A change that arrives while the user types a command waits until the command
 // is done, and does not take its keys.
 func TestEditorDiffWhileTyping(t *testing.T) {
-	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		d, c, path := idle(t, kind, "one\n")
 		for _, typing := range h.typing {
@@ -803,7 +800,6 @@ func TestEditorDiffWhileTyping(t *testing.T) {
 // Several changes wait. The editor shows one, counts the others and shows them
 // afterwards.
 func TestEditorSeveralDiffs(t *testing.T) {
-	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		d, c, path := waits(t, kind, "one\n", "two\n")
 		other := d.file("b.txt", "b\n")
@@ -841,7 +837,6 @@ func (d *desk) companion() int {
 // The companion crashes. It restarts with the same port and token, so that CLIs
 // can connect again.
 func TestEditorRestartsPollux(t *testing.T) {
-	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		w := newWorld(t, silent)
 		d := w.sit(kind, w.file("a.txt", "one\n"))
@@ -873,7 +868,6 @@ func (d *desk) later(ms int) {
 // The user stops Pollux while it keeps crashing, in the pause before the next start. It
 // started nevertheless.
 func TestEditorStopsARestart(t *testing.T) {
-	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, _ hands) {
 		w := newWorld(t, silent)
 		d := w.sit(kind, w.file("a.txt", "one\n"))
@@ -896,6 +890,7 @@ func TestEditorStopsARestart(t *testing.T) {
 // The working directory changes while Pollux starts, as a session or a rooter plugin does
 // it. The companion kept the old workspace.
 func TestEditorChangesDirectoryAtStart(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"nvim", "vim"} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, silent)
@@ -916,7 +911,6 @@ func TestEditorChangesDirectoryAtStart(t *testing.T) {
 // Saving a copy of the text decides nothing. After the companion was killed,
 // the user can still save the edited text.
 func TestEditorSavesACopy(t *testing.T) {
-	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		d, c, path := waits(t, kind, "one\n", "two\n")
 		d.enter()
@@ -960,6 +954,7 @@ func TestEditorSavesACopy(t *testing.T) {
 
 // :saveas in a proposal saves a copy too: afterwards, :w still accepts.
 func TestVimSavesAs(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"nvim", "vim"} {
 		t.Run(name, func(t *testing.T) {
 			d, c, _ := waits(t, kindOf(name), "one\n", "two\n")
@@ -978,6 +973,7 @@ func TestVimSavesAs(t *testing.T) {
 
 // A user's autocommand can have a pattern for several events. One that fails decides nothing.
 func TestVimEvents(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"nvim", "vim"} {
 		t.Run(name, func(t *testing.T) {
 			d, c, path := idle(t, kindOf(name), "one\n")
@@ -1011,7 +1007,6 @@ func answer(t *testing.T, c *client.CLI) string {
 // Saving automatically, or saving something else, accepts nothing. Making the
 // proposal larger or changing its mode does not close it.
 func TestEditorDecidesOnlyWhenAsked(t *testing.T) {
-	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		d, c, path := waits(t, kind, "one\n", "one\ntwo\n")
 		still := func(what string) {
@@ -1062,7 +1057,6 @@ func TestEditorDecidesOnlyWhenAsked(t *testing.T) {
 // accepted change is confirmed in one line, also if the next one comes with a message. The
 // keys were out of sight, and nothing was said.
 func TestEditorNarrow(t *testing.T) {
-	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		keys := "/file.txt (:w accepts, :q! rejects)"
 		if kind.Name == "emacs" {
@@ -1175,7 +1169,6 @@ func acceptByCommand(d *desk, _ hands) { d.command("accept") }
 // Another change replaced the one that the user was reading. Keys meant for the
 // first one accepted a change that nobody had seen.
 func TestEditorKeyMeantForAnother(t *testing.T) {
-	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		for name, s := range map[string]surprise{
 			"superseded": {func(d *desk, c *client.CLI, path string) (string, error) {
@@ -1199,7 +1192,6 @@ func TestEditorKeyMeantForAnother(t *testing.T) {
 // No way to accept, to reject or to leave decides on a change that has just
 // appeared. A command shows a closed view again.
 func TestEditorTooEarly(t *testing.T) {
-	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		d, c, path := waits(t, kind, "one\n", "one\ntwo\n")
 		d.settle(longSettleDelay)
@@ -1231,7 +1223,6 @@ func TestEditorTooEarly(t *testing.T) {
 // A key that the user holds down while a change is in view decides nothing,
 // however long it is held.
 func TestEditorHeldKey(t *testing.T) {
-	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		d, c, path := idle(t, kind, "one\n")
 		d.settle(4000)
@@ -1251,7 +1242,6 @@ func TestEditorHeldKey(t *testing.T) {
 // A change is superseded while the user types in it. Keys in the new one restart the delay
 // too, so that a key meant for the old text does not decide on the new one.
 func TestEditorTypesOn(t *testing.T) {
-	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		d, c, path := waits(t, kind, "one\n", "two\n")
 		d.enter()
@@ -1305,7 +1295,6 @@ func TestEmacsSaysThatPolluxHasEnded(t *testing.T) {
 // The window is too small for a change. The change waits, the user reads how to
 // show it, and the CLI gets no error, which it would print as a critical one.
 func TestEditorNoRoom(t *testing.T) {
-	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		d, c, path := idle(t, kind, "one\n")
 		tall := d.ask(d.State.Lines)
@@ -1329,7 +1318,6 @@ func TestEditorNoRoom(t *testing.T) {
 
 // Another client replaces the text in view.
 func TestEditorTextFromOutside(t *testing.T) {
-	t.Parallel()
 	eachEditor(t, surprise{func(d *desk, c *client.CLI, path string) (string, error) {
 		d.ask(d.State.Changed("content", "theirs"))
 		return path, nil
@@ -1340,7 +1328,6 @@ func TestEditorTextFromOutside(t *testing.T) {
 // yet. There is nothing to decide, and the view does not say that the file was
 // written.
 func TestEditorAcceptedElsewhere(t *testing.T) {
-	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		d, c, path := waits(t, kind, "one\n", "two\n")
 		d.enter()
@@ -1360,7 +1347,6 @@ func TestEditorAcceptedElsewhere(t *testing.T) {
 // A command applies to the change that was in view when the user began to type
 // it.
 func TestEditorCommandBegunTooEarly(t *testing.T) {
-	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		d, c, path := waits(t, kind, "one\n", "two\n")
 		other := d.file("b.txt", "b\n")
@@ -1387,7 +1373,6 @@ func TestEditorCommandBegunTooEarly(t *testing.T) {
 // The CLI replaces its proposal while the user types in the old one. The keys
 // go into the new proposal or nowhere, and never into the file.
 func TestEditorSupersededWhileTyping(t *testing.T) {
-	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		d, c, path := waits(t, kind, "one\n", "two\n")
 		d.enter()
@@ -1414,7 +1399,6 @@ func TestEditorSupersededWhileTyping(t *testing.T) {
 // The plugin reports a program that is missing, too old or broken since the plugin was
 // installed.
 func TestEditorWithoutPollux(t *testing.T) {
-	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		for name, test := range map[string]struct{ script, says string }{
 			"missing": {"", "is not installed, or not on the PATH"},
@@ -1533,6 +1517,7 @@ func TestVimCocOtherCase(t *testing.T) {
 // the buffer: they showed no unsaved changes, and the diff beside another file; they kept
 // the old text, and reported no diagnostics.
 func TestEditorOtherNames(t *testing.T) {
+	t.Parallel()
 	const special = "a[1]{b}* ?.txt"
 	for _, name := range []string{"nvim", "vim"} {
 		for what, test := range map[string]struct{ open, asked, before string }{
@@ -1593,7 +1578,6 @@ func TestEditorOtherNames(t *testing.T) {
 
 // The open files that the CLI receives follow what the user does.
 func TestEditorFollowsFiles(t *testing.T) {
-	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		w := newWorld(t, silent)
 		a, b := w.file("a.txt", "one\n\U0001F600x\nthree\n"), w.file("b.txt", "b\n")
@@ -1647,7 +1631,6 @@ func TestEditorFollowsFiles(t *testing.T) {
 // The editor exits, in each possible way, while a diff is open. The CLI is
 // notified, nothing is left behind, and the journal has the text.
 func TestEditorEnds(t *testing.T) {
-	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		for _, end := range []string{"quit", "SIGHUP", "SIGTERM", "SIGKILL"} {
 			t.Run(end, func(t *testing.T) {
@@ -1677,6 +1660,7 @@ func TestEditorEnds(t *testing.T) {
 // the end of its standard input that the editor quits, and has the time to answer its agents.
 // A terminal that is closed meanwhile ends the editor: Neovim used to wait forever.
 func TestEditorQuitsGently(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name, editor, config string
 		pause                string // of the stub, in seconds; Neovim waits up to 3
@@ -1723,7 +1707,6 @@ func TestEditorQuitsGently(t *testing.T) {
 // The configured agent never shows that it is ready, like an agent unknown to Pollux. The
 // question used to wait forever, without a message for the user.
 func TestEditorAgentNeverReady(t *testing.T) {
-	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		w := newWorld(t, silent)
 		switch kind.Name {
@@ -1743,7 +1726,6 @@ func TestEditorAgentNeverReady(t *testing.T) {
 
 // The agent asks something, which ignores a paste. Enter chose its first answer.
 func TestEditorAnswersNoQuestion(t *testing.T) {
-	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		w := newWorld(t, silent)
 		typed := filepath.Join(w.home, "typed")
@@ -1773,6 +1755,7 @@ func TestEditorAnswersNoQuestion(t *testing.T) {
 // A question about several problems has several lines. Neovim could not show a log with it,
 // and Vim showed it in one line.
 func TestEditorLog(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"nvim", "vim"} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, silent)
@@ -1837,6 +1820,7 @@ func TestNeovimDiagnosesNUL(t *testing.T) {
 
 // A buffer can hold NUL bytes, and Vim script cannot: they would become line ends in the file.
 func TestEditorNUL(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"nvim", "vim"} {
 		t.Run(name, func(t *testing.T) {
 			d, _, path := waits(t, kindOf(name), "one\n", "two\n")

@@ -226,6 +226,7 @@ func TestEmacsTerminalEnds(t *testing.T) {
 // The option, and what is installed, choose the package. No other package is loaded. A
 // package that is missing is an error with the next step.
 func TestEmacsTerminalChoice(t *testing.T) {
+	t.Parallel()
 	none := func(*testing.T) string { return "" }
 	both := func(t *testing.T) string { return withEat(t) + withVterm(t) }
 	for _, test := range []struct {

@@ -67,6 +67,7 @@ func onePiece() {
 
 // Emacs answers a request that arrives together with the answer to its own.
 func TestEmacsRequestWithAnswer(t *testing.T) {
+	t.Parallel()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -91,6 +92,7 @@ func TestEmacsRequestWithAnswer(t *testing.T) {
 // Emacs for Windows lets Pollux clean up when it ends. It would kill Pollux at once, as its
 // signal does to the companion here.
 func TestEmacsLetsPolluxEnd(t *testing.T) {
+	t.Parallel()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -129,6 +131,7 @@ func batchEmacs(t *testing.T, dir, expression string) *exec.Cmd {
 
 // What differs on other systems, and can be shown on Linux.
 func TestEmacsElsewhere(t *testing.T) {
+	t.Parallel()
 	plugin, project := t.TempDir(), t.TempDir()
 	source, err := os.ReadFile(filepath.Join(repo, "editors", "emacs", "pollux.el"))
 	if err != nil {

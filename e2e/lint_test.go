@@ -198,6 +198,7 @@ func eachLinter(t *testing.T, all []linter, script func(path *string) fakemodel.
 // An agent receives what the editor shows, and after the user has accepted its change and it
 // has written the file, what the editor has found in the new text.
 func TestEditorDiagnostics(t *testing.T) {
+	t.Parallel()
 	quiet := func(*string) fakemodel.Script { return silent }
 	eachLinter(t, linters, quiet, func(t *testing.T, d *desk, l linter, path string) {
 		c := d.dialIDE()

@@ -89,6 +89,7 @@ func TestPageHunksAreTheSame(t *testing.T) {
 
 // Undoing all hunks gives the original text, whatever its last line ends with.
 func TestPageUndoesEachHunk(t *testing.T) {
+	t.Parallel()
 	for i, c := range [][2]string{
 		{"one\ntwo\n", "ONE\ntwo\nthree\n"},
 		{"one\ntwo", "one\nTWO\n"},

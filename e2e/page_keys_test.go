@@ -35,6 +35,7 @@ func TestPageStrayKeys(t *testing.T) {
 
 // The keys of pollux review work on the page too, side by side and unified.
 func TestPageSingleKeys(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []string{"side by side", "unified"} {
 		t.Run(mode, func(t *testing.T) {
 			s := newStage(t, threeHunks("a"), threeHunks("b"))

@@ -53,6 +53,7 @@ func theme(name string) chromedp.Action[chromedp.Void] {
 
 // In the light theme the buttons of the unified view were white on white.
 func TestPageContrast(t *testing.T) {
+	t.Parallel()
 	for _, colours := range []string{"light", "dark"} {
 		t.Run(colours, func(t *testing.T) {
 			d := change("a")

@@ -14,6 +14,7 @@ import (
 // One request of a reconnect failed while the event stream was open. The page
 // said "reconnecting" until it was reloaded, and an edit was never sent.
 func TestPageConnectsAgain(t *testing.T) {
+	t.Parallel()
 	for _, method := range []string{editor.MethodInitialize, editor.MethodDiffEdit, editor.MethodDiffList} {
 		t.Run(method, func(t *testing.T) {
 			s := newStage(t, change("a"))

@@ -103,6 +103,7 @@ func TestPageWritesTheFile(t *testing.T) {
 
 // The next hunk was at the bottom edge. After `u`, the cursor was in no hunk.
 func TestPageShowsTheNextHunk(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []string{"side by side", "unified"} {
 		t.Run(mode, func(t *testing.T) {
 			s := newStage(t, fortyHunks("a"))

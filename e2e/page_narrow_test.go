@@ -41,6 +41,7 @@ const misplaced = `(() => {
 
 // At 400 px the page was 449 px wide, and Reject was out of sight.
 func TestPageNarrow(t *testing.T) {
+	t.Parallel()
 	big := change("big")
 	big.Path, big.Agent = "/project/internal/parse/a_file_with_a_long_name.go", "Gemini CLI"
 	var before, after strings.Builder

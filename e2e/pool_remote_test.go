@@ -168,6 +168,7 @@ func TestPoolSSH(t *testing.T) {
 // The connection, or the pool, ends in the middle of a call. The call that was in
 // progress there ends, and the bridge asks again.
 func TestPoolSSHLost(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(f farPool, c *bridgeClient){
 		"ssh": func(f farPool, c *bridgeClient) {
 			kill(children(f.t, c.cmd.Process.Pid)[0])

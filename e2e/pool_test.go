@@ -320,6 +320,7 @@ func TestPoolOfAnotherBuild(t *testing.T) {
 
 // No pool can be started: the bridge runs the agent itself.
 func TestPoolCannotStart(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name    string
 		prepare func(w *world) (variable string)

@@ -95,10 +95,11 @@ func children(t *testing.T, pid int) (all []int) {
 	return all
 }
 
-// waitGone waits until a process that is not our child has exited.
+// waitGone waits until a process that is not our child has exited. Its parent, or process 1,
+// may notice that later.
 func waitGone(t *testing.T, pid int) {
 	t.Helper()
-	for start := time.Now(); proc.Alive(pid); time.Sleep(editortest.PollInterval(start)) {
+	for start := time.Now(); !proc.Ended(pid); time.Sleep(editortest.PollInterval(start)) {
 		if time.Since(start) > stepTimeout {
 			t.Fatalf("process %d outlived pollux", pid)
 		}

@@ -117,7 +117,6 @@ const reason = "Copilot CLI ignores edits"
 
 // The agent ignores edits, so the editor allows none, and says why.
 func TestEditorReadOnly(t *testing.T) {
-	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		w := newWorld(t, silent)
 		w.usesCopilot()

@@ -220,6 +220,7 @@ func TestReviewKeyMeantForAnother(t *testing.T) {
 // The change is answered, or its companion exits, while the user edits the text
 // in an editor. The text is kept, and the user sees where.
 func TestReviewEndsWhileEditing(t *testing.T) {
+	t.Parallel()
 	for name, args := range map[string][]string{"it stays": nil, "it is to end by itself": {"--once"}} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, silent)

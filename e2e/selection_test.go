@@ -163,7 +163,6 @@ var emacsChoices = []choice{
 
 // Agents receive where a selection is, for every way to select.
 func TestEditorSelections(t *testing.T) {
-	t.Parallel()
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, _ hands) {
 		w := newWorld(t, silent)
 		w.useClaude()

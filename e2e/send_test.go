@@ -103,6 +103,7 @@ func TestSendToClaude(t *testing.T) {
 // it finds the companion by its discovery file, in a root whose name contains a colon and a
 // percent sign.
 func TestSendToGemini(t *testing.T) {
+	t.Parallel()
 	for _, connected := range []bool{true, false} {
 		t.Run(map[bool]string{true: "connected", false: "not connected"}[connected], func(t *testing.T) {
 			w := newWorld(t, seen)

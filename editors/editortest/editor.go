@@ -99,34 +99,28 @@ var vimState = State{
 var Kinds = []Kind{
 	{
 		Name: "nvim", Binary: "nvim",
-		start: func(e *Editor, dir string) ([]string, error) {
-			e.socket = filepath.Join(dir, "nvim.sock")
-			return []string{"nvim", "--listen", e.socket}, nil
+		start: func(e *Editor, dir string) (argv []string, err error) {
+			e.channel, err = listen()
+			if err != nil {
+				return nil, err
+			}
+			answer := fmt.Sprintf(answerLua, e.channel.listener.Addr())
+			return []string{"nvim", "--listen", filepath.Join(dir, "nvim.sock"), "--cmd", "lua " + answer}, nil
 		},
-		ask: func(e *Editor, expression string) (string, error) {
-			ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
-			defer cancel()
-			cmd := exec.CommandContext(ctx, "nvim", "--headless", "--clean", "--server", e.socket, "--remote-expr", expression)
-			// If Neovim cannot write its log, it writes .nvimlog into its directory.
-			cmd.Env, cmd.Dir = e.env, filepath.Dir(e.socket)
-			out, err := cmd.CombinedOutput() // Neovim 0.7 writes it to standard error
-			return strings.TrimSuffix(string(out), "\n"), err
-		},
+		ask:     func(e *Editor, expression string) (string, error) { return e.channel.ask(expression) },
 		Command: exCommand,
 		State:   vimState,
 	},
 	{
 		Name: "vim", Binary: "vim",
-		start: func(e *Editor, dir string) ([]string, error) {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
+		start: func(e *Editor, dir string) (argv []string, err error) {
+			e.channel, err = listen()
 			if err != nil {
 				return nil, err
 			}
-			e.vim = &vim{listener: l, answers: make(chan string)}
-			go e.vim.serve()
-			return []string{"vim", "--cmd", fmt.Sprintf("let g:test_channel = ch_open('%s')", l.Addr())}, nil
+			return []string{"vim", "--cmd", fmt.Sprintf("let g:test_channel = ch_open('%s')", e.channel.listener.Addr())}, nil
 		},
-		ask:     func(e *Editor, expression string) (string, error) { return e.vim.ask(expression) },
+		ask:     func(e *Editor, expression string) (string, error) { return e.channel.ask(expression) },
 		Command: exCommand,
 		State:   vimState,
 	},
@@ -187,9 +181,9 @@ var Kinds = []Kind{
 type Editor struct {
 	*Screen
 	Kind
-	env    []string
-	socket string
-	vim    *vim
+	env     []string
+	socket  string   // Emacs' server
+	channel *channel // to Vim or Neovim
 }
 
 // Start starts an editor on files. dir holds its sockets and must be a short
@@ -272,11 +266,13 @@ func (e *Editor) Run(name string) error { return e.Press(e.Command(name)...) }
 // that signal, which allocates memory, so it is killed, too.
 func (e *Editor) Close() {
 	e.Screen.Close()
-	if e.vim != nil {
+	if e.Name == "vim" {
 		if p, err := os.FindProcess(e.PID); err == nil {
 			p.Kill()
 		}
-		e.vim.close()
+	}
+	if e.channel != nil {
+		e.channel.close()
 	}
 }
 
@@ -284,8 +280,9 @@ func (e *Editor) Close() {
 // question does not answer.
 const askTimeout = time.Minute
 
-// A vim is the channel on which Vim evaluates expressions for the test.
-type vim struct {
+// A channel is a connection on which an editor evaluates expressions for the test, as Vim
+// does on a channel.
+type channel struct {
 	listener net.Listener
 	answers  chan string
 
@@ -294,59 +291,92 @@ type vim struct {
 	id   int
 }
 
-func (v *vim) serve() {
-	conn, err := v.listener.Accept()
+// failed begins an answer to an expression that has failed. Vim sends no more than this.
+const failed = "ERROR"
+
+// answerLua makes Neovim connect to an address and answer as Vim does. Starting a Neovim that
+// sends the expression would use more of the processor than the rest of a test.
+const answerLua = `local rest = ""
+vim.fn.sockconnect("tcp", "%s", {on_data = function(id, lines)
+	lines[1] = rest .. lines[1]
+	rest = table.remove(lines)
+	for _, line in ipairs(lines) do
+		local request = vim.fn.json_decode(line)
+		local ok, value = pcall(vim.fn.eval, request[2])
+		if not ok then
+			value = "` + failed + `: " .. value
+		end
+		vim.fn.chansend(id, vim.fn.json_encode({request[3], value}))
+	end
+end})`
+
+// listen returns a channel to the first editor that connects.
+func listen() (*channel, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	c := &channel{listener: l, answers: make(chan string)}
+	go c.serve()
+	return c, nil
+}
+
+func (c *channel) serve() {
+	conn, err := c.listener.Accept()
 	if err != nil {
 		return
 	}
-	v.mu.Lock()
-	v.conn = conn
-	v.mu.Unlock()
+	c.mu.Lock()
+	c.conn = conn
+	c.mu.Unlock()
 	dec := json.NewDecoder(bufio.NewReader(conn))
 	for {
 		var answer []json.RawMessage
 		if dec.Decode(&answer) != nil || len(answer) != 2 {
-			close(v.answers)
+			close(c.answers)
 			return
 		}
 		var text string
 		if json.Unmarshal(answer[1], &text) != nil {
 			text = string(answer[1])
 		}
-		v.answers <- text
+		c.answers <- text
 	}
 }
 
-func (v *vim) ask(expression string) (string, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.conn == nil {
-		return "", fmt.Errorf("Vim has not connected yet")
+func (c *channel) ask(expression string) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn == nil {
+		return "", fmt.Errorf("the editor has not connected yet")
 	}
-	v.id--
-	data, err := json.Marshal([]any{"expr", expression, v.id})
+	c.id--
+	data, err := json.Marshal([]any{"expr", expression, c.id})
 	if err != nil {
 		return "", err
 	}
-	if _, err := v.conn.Write(data); err != nil {
+	if _, err := c.conn.Write(append(data, '\n')); err != nil {
 		return "", err
 	}
 	select {
-	case text, ok := <-v.answers:
-		if !ok {
-			return "", fmt.Errorf("Vim has gone")
+	case text, ok := <-c.answers:
+		switch {
+		case !ok:
+			return "", fmt.Errorf("the editor has gone")
+		case strings.HasPrefix(text, failed):
+			return "", fmt.Errorf("%s: %s", expression, text)
 		}
 		return text, nil
 	case <-time.After(askTimeout):
-		return "", fmt.Errorf("Vim does not answer")
+		return "", fmt.Errorf("the editor does not answer")
 	}
 }
 
-func (v *vim) close() {
-	v.listener.Close()
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.conn != nil {
-		v.conn.Close()
+func (c *channel) close() {
+	c.listener.Close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn != nil {
+		c.conn.Close()
 	}
 }
