@@ -194,10 +194,10 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 		if m.find(msg.ID) < 0 {
 			it := &item{Diff: editor.Diff(msg), text: editor.Diff(msg).Text()}
 			it.layOut()
-			m.items = append(m.items, it)
+			i := m.add(it)
 			m.leaving = false
 			if len(m.items) == 1 || it.State == editor.StateOutside { // the user has asked for the latter
-				m.current = len(m.items) - 1
+				m.current = i
 				m.message = ""
 				m.show()
 			}
@@ -250,6 +250,21 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 		return m.key(msg.String(), msg.IsRepeat)
 	}
 	return nil
+}
+
+// add adds a diff after the others in its folder, as the list shows them, and returns its index.
+func (m *model) add(it *item) int {
+	i := len(m.items)
+	for j, other := range m.items {
+		if filepath.Dir(other.Path) == filepath.Dir(it.Path) {
+			i = j + 1
+		}
+	}
+	m.items = slices.Insert(m.items, i, it)
+	if i <= m.current && len(m.items) > 1 {
+		m.current++
+	}
+	return i
 }
 
 // drop removes a closed diff from the screen.
@@ -621,7 +636,7 @@ func (m *model) list() int {
 	if len(m.items) < 2 {
 		return 0
 	}
-	return min(len(m.items), max(2, m.height/5))
+	return min(len(m.listed()), max(2, m.height/5))
 }
 
 // body returns how many lines the diff has.

@@ -500,7 +500,7 @@ func TestOutside(t *testing.T) {
 			{Path: "/p/a.txt", Change: editor.OutsideChanged}, {Path: "/p/b.txt", Change: editor.OutsideCreated},
 		}})
 		b.sees(t, "3 files changed outside Pollux")
-		b.sees(t, "/p/b.txt  created")
+		b.sees(t, "   /p/\n     big  changed (it is larger than 1 MiB)\n     a.txt  changed\n     b.txt  created")
 		b.sees(t, "o changes outside Pollux")
 		for _, name := range []string{"a", "b"} {
 			time.Sleep(2 * settleDelay)
@@ -508,7 +508,7 @@ func TestOutside(t *testing.T) {
 			b.texts.set(name, "new\n")
 			b.send(opened{ID: name, Path: "/p/" + name + ".txt", Original: "old\n", Proposed: "new\n", State: editor.StateOutside})
 		}
-		b.sees(t, "> b.txt")
+		b.sees(t, "> /p/b.txt")
 		time.Sleep(2 * settleDelay)
 		b.press("o")
 		b.sees(t, "no more changes outside Pollux")

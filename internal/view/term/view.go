@@ -75,23 +75,21 @@ func (m *model) helpLines() []string {
 
 func (m *model) emptyLines() []string {
 	lines := []string{"", " No pending changes.", ""}
+	var notes []string
 	reviewed := func(a editor.Agent) bool { return a.Limits == "" }
 	switch {
 	case len(m.agents) == 0:
-		lines = append(lines, " No agent is connected. In Gemini CLI, type /ide enable and restart it;",
-			" in Claude Code and Codex CLI, type /ide.")
+		notes = append(notes, "No agent is connected. In Gemini CLI, type /ide enable and restart it; in Claude Code and Codex CLI, type /ide.")
 	case slices.ContainsFunc(m.agents, reviewed):
-		lines = append(lines, " Changes that an agent proposes appear here.")
-	}
-	notes := append(m.limits(), m.silent()...)
-	if note := m.outside.Note("o"); note != "" {
-		notes = append(slices.Clip(notes), note)
+		notes = append(notes, "Changes that an agent proposes appear here.")
 	}
 	if m.leaving {
-		notes = m.notes
+		notes = append(notes, m.notes...)
+	} else {
+		notes = slices.Concat(notes, m.limits(), m.silent(), []string{m.outside.Note("o")})
 	}
 	for _, note := range notes {
-		note = termtext.Visible(strings.TrimSpace(note))
+		note = termtext.Visible(strings.TrimSpace(note)) // none if it is empty
 		for line := range strings.Lines(ansi.Wrap(note, max(20, m.width-2), "")) {
 			lines = append(lines, " "+strings.TrimSuffix(line, "\n"))
 		}
@@ -99,13 +97,8 @@ func (m *model) emptyLines() []string {
 	message := m.messageLines()
 	room := m.height - 1 - len(message)
 	if !m.leaving {
-		for _, f := range m.outside.Files[:max(0, min(len(m.outside.Files), room-len(lines)))] {
-			line := "   " + termtext.Visible(m.relative(f.Path)) + "  " + f.Change
-			if f.Notice != "" {
-				line += " (" + f.Notice + ")"
-			}
-			lines = append(lines, line)
-		}
+		list := m.outsideLines()
+		lines = append(lines, list[:max(0, min(len(list), room-len(lines)))]...)
 	}
 	for len(lines) < room {
 		lines = append(lines, "")
@@ -124,6 +117,25 @@ func (m *model) emptyLines() []string {
 		lines = append(lines, " "+l)
 	}
 	return append(lines, faint+" "+footer+plain)
+}
+
+// outsideLines returns the list of the files that changed outside Pollux.
+func (m *model) outsideLines() (lines []string) {
+	files := slices.Clone(m.outside.Files)
+	slices.SortStableFunc(files, func(a, b editor.OutsideFile) int {
+		return strings.Compare(filepath.Dir(a.Path), filepath.Dir(b.Path))
+	})
+	for _, l := range m.byFolder(len(files), func(i int) string { return files[i].Path }) {
+		rest := ""
+		if l.file >= 0 {
+			rest = "  " + files[l.file].Change
+			if notice := files[l.file].Notice; notice != "" {
+				rest += " (" + notice + ")"
+			}
+		}
+		lines = append(lines, l.line("   ", rest, m.width))
+	}
+	return lines
 }
 
 // silent returns [editor.Agent.Silent] of the agents that do not ask.
@@ -150,13 +162,20 @@ func (m *model) diffLines() []string {
 	it := m.item()
 	var lines []string
 	if n := m.list(); n > 0 {
-		from := max(0, min(m.current-n/2, len(m.items)-n))
-		for i := from; i < from+n; i++ {
-			mark := "  "
-			if i == m.current {
+		several := slices.ContainsFunc(m.items, func(other *item) bool { return other.AgentName() != it.AgentName() })
+		rows := m.listed()
+		at := slices.IndexFunc(rows, func(l listed) bool { return l.file == m.current })
+		from := max(0, min(at-n/2, len(rows)-n))
+		rows[from].inside = false // the line names the folder
+		for _, l := range rows[from : from+n] {
+			mark, rest := "  ", ""
+			if l.file == m.current {
 				mark = "> "
 			}
-			lines = append(lines, mark+m.title(m.items[i], "", m.width-2))
+			if l.file >= 0 {
+				rest = m.items[l.file].state(several)
+			}
+			lines = append(lines, l.line(mark, rest, m.width))
 		}
 	}
 	lines = append(lines, reverse+pad(" "+m.title(it, it.position(), m.width-1), m.width)+plain)
@@ -203,17 +222,7 @@ func (m *model) relative(path string) string {
 // title returns the line that names a change. It cuts the folder from the left if
 // the line would be wider than width columns.
 func (m *model) title(it *item, suffix string, width int) string {
-	rest := "  " + termtext.Visible(it.AgentName())
-	if !it.Exists {
-		rest += "  (new file)"
-	}
-	switch it.State {
-	case editor.StateOrphaned:
-		rest += "  (the agent has ended)"
-	case editor.StateAccepted:
-		rest += "  (accepted: waiting for the agent to write it)"
-	}
-	rest += suffix
+	rest := it.state(true) + suffix
 	name := termtext.Visible(filepath.Base(it.Path))
 	dir := filepath.Dir(m.relative(it.Path))
 	if dir == "." {
@@ -225,6 +234,28 @@ func (m *model) title(it *item, suffix string, width int) string {
 		dir = ansi.TruncateLeft(dir, over+1, "…")
 	}
 	return name + "  " + dir + rest
+}
+
+// state returns what stands after a change's name, with the agent's name or without.
+func (it *item) state(agent bool) (text string) {
+	if agent {
+		text = "  " + termtext.Visible(it.AgentName())
+	}
+	if !it.Exists {
+		text += "  (new file)"
+	}
+	switch it.State {
+	case editor.StateOrphaned:
+		text += "  (the agent has ended)"
+	case editor.StateAccepted:
+		text += "  (accepted: waiting for the agent to write it)"
+	}
+	return text
+}
+
+// listed returns the rows of the list of diffs.
+func (m *model) listed() []listed {
+	return m.byFolder(len(m.items), func(i int) string { return m.items[i].Path })
 }
 
 // A sign stands before a row, in its colour.

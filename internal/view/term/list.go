@@ -1,0 +1,53 @@
+package term
+
+import (
+	"path/filepath"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"pollux/internal/termtext"
+)
+
+// A listed is a row of a list of files: a folder, or a file.
+type listed struct {
+	path   string
+	file   int  // the file's index; -1 for a folder
+	inside bool // a row above has the file's folder
+}
+
+// manyFiles is from how many successive files on a folder has its own row.
+const manyFiles = 3
+
+// byFolder returns the rows of a list of n files.
+func (m *model) byFolder(n int, path func(int) string) (rows []listed) {
+	for i := 0; i < n; {
+		folder, end := filepath.Dir(path(i)), i
+		for end < n && filepath.Dir(path(end)) == folder {
+			end++
+		}
+		short := m.relative(folder)
+		inside := end-i >= manyFiles && short != "."
+		if inside {
+			rows = append(rows, listed{path: short + string(filepath.Separator), file: -1})
+		}
+		for ; i < end; i++ {
+			rows = append(rows, listed{m.relative(path(i)), i, inside})
+		}
+	}
+	return rows
+}
+
+// line returns a row after a mark, and before a rest. It cuts the path from the left if the
+// line would be wider than width columns.
+func (l listed) line(mark, rest string, width int) string {
+	path := l.path
+	if l.inside {
+		mark, path = "  "+mark, filepath.Base(path)
+	}
+	path = termtext.Visible(path)
+	room := max(2, width-ansi.StringWidth(mark+rest))
+	if over := ansi.StringWidth(path) - room; over > 0 {
+		path = ansi.TruncateLeft(path, over+1, "…")
+	}
+	return mark + path + rest
+}
