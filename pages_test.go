@@ -145,6 +145,8 @@ var pageTests = map[string]string{
 		TestContext TestCopilot/session TestCopilot/lock TestCopilot/trust TestCopilot/no_view
 		TestDelete TestEditorReadOnly TestKilled TestLockStays TestLock TestOtherTools TestPageReadOnly
 		TestPrune TestRefused TestReviewReadOnly TestTextRules`,
+	"docs/DOCTOR.md": `
+		TestDoctorAgents TestDoctorClaude TestDoctorContainer TestDoctorReport TestDoctor`,
 	"docs/REMOTE.md": `
 		TestPaths TestRelayAnswersAfterTheEnd TestRemoteContainer TestRemoteForwarded TestRemoteSSH`,
 	"docs/POOL.md": `
