@@ -178,12 +178,26 @@ type call struct {
 	meta     Meta
 }
 
-// check checks the input of a call. It returns the call, which has not begun.
+// An InputError says what is wrong with the input of a call.
+type InputError struct{ error }
+
+func (e InputError) Unwrap() error { return e.error }
+
+// check checks the input of a call. It returns the call, which has not begun. The error is an
+// [InputError], unless no agent may be asked here.
 func (b *Bridge) check(in Input) (*call, error) {
-	if err := in.check(b); err != nil {
+	if err := checkDepth(); err != nil {
 		return nil, err
 	}
-	if err := checkDepth(); err != nil {
+	c, err := b.callFor(in)
+	if err != nil {
+		return nil, InputError{err}
+	}
+	return c, nil
+}
+
+func (b *Bridge) callFor(in Input) (*call, error) {
+	if err := in.check(b); err != nil {
 		return nil, err
 	}
 	common, names := in.common(), b.cfg.Names

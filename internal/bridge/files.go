@@ -34,7 +34,7 @@ type attachments struct {
 func (c *call) attach(names []string, all bool) (attachments, error) {
 	a, err := attach(c.dir, names, c.agent.Agent)
 	if err == nil && all && len(a.skipped) > 0 {
-		err = fmt.Errorf("%s: attach UTF-8 text or image files from this directory", strings.Join(a.skipped, "; "))
+		err = InputError{fmt.Errorf("%s: attach UTF-8 text or image files from this directory", strings.Join(a.skipped, "; "))}
 	}
 	return a, err
 }

@@ -35,11 +35,17 @@ func (b *Bridge) CheckPanel(in QueryInput) error {
 		return fmt.Errorf("%s and a list of agents cannot be combined: pass one of them", names.Agent)
 	}
 	for _, name := range in.Agents {
-		if _, err := b.pick(Common{Agent: name}, false); err != nil {
+		if _, err := b.check(in.only(name)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// only returns the question for one agent of a panel.
+func (in QueryInput) only(name string) QueryInput {
+	in.Agents, in.Agent = nil, name
+	return in
 }
 
 // Panel asks several agents the same question at the same time. It calls done with each
@@ -61,8 +67,6 @@ func (b *Bridge) Panel(ctx context.Context, in QueryInput, report func(string), 
 	var asking sync.WaitGroup
 	for i, name := range asked {
 		asking.Go(func() {
-			one := in
-			one.Agents, one.Agent = nil, name
 			var tell func(string)
 			if report != nil {
 				tell = func(message string) {
@@ -71,7 +75,7 @@ func (b *Bridge) Panel(ctx context.Context, in QueryInput, report func(string), 
 					report(name + ": " + message)
 				}
 			}
-			a, err := b.Ask(ctx, one, tell)
+			a, err := b.Ask(ctx, in.only(name), tell)
 			answer := PanelAnswer{Agent: name, Text: a.Text, Notes: a.Notes, Meta: a.Meta}
 			answer.Meta.Agent = name
 			switch f := (*Failure)(nil); {

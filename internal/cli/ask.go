@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,8 +71,8 @@ model says before it uses a tool. A pipe or a file receives only the answer, at 
 After Ctrl-C or a timeout it receives what has arrived. Everything else goes to
 standard error.
 
-The exit code is 0 only for a complete answer, 3 if --changes has none, and 130
-after Ctrl-C.
+The exit code is 0 only for a complete answer, 2 for wrong usage, 3 if --changes
+has none, and 130 after Ctrl-C.
 
 Pollux keeps the conversation for --continue: ` + "`pollux help bridge`" + ` says where. Set
 POLLUX_ASK_HISTORY to off to keep nothing. The settings of pollux bridge apply, and
@@ -147,7 +148,12 @@ func (a *asking) run(cmd *cobra.Command, args []string) error {
 
 // choose sets the agents to ask from the flags, and returns the only or the first one.
 func (a *asking) choose(b *bridge.Bridge) (*agent.Agent, error) {
-	names := a.agents
+	var names []string
+	for _, name := range a.agents {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
 	if a.all {
 		names = b.Names()
 	}
@@ -247,7 +253,7 @@ func (a *asking) check(cmd *cobra.Command, args []string) (err error) {
 			return wrong("--json-schema: %v: name a file with a JSON Schema", err)
 		}
 		if err := bridge.CheckSchema(a.shape); err != nil {
-			return fmt.Errorf("--json-schema %s: %w", a.schema, err)
+			return wrong("--json-schema %s: %w", a.schema, err)
 		}
 	}
 	if in.Prompt, err = question(a.streams.In, args); err != nil {
@@ -337,6 +343,9 @@ func (a *asking) print(answer bridge.Answer) (err error) {
 
 // failed prints the part of the answer that arrived, and the error.
 func (a *asking) failed(ctx context.Context, err error, plain bool) error {
+	if errors.As(err, new(bridge.InputError)) {
+		return usageError{err}
+	}
 	part := ""
 	if f := (*bridge.Failure)(nil); errors.As(err, &f) {
 		part = f.Partial
