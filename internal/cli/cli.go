@@ -135,7 +135,9 @@ Start here:
 	root.SetHelpCommand(newHelp(streams))
 	root.SetHelpCommandGroupID(lookGroup)
 	root.InitDefaultHelpCmd()
+	root.SetUsageFunc(showUsage)
 	showGroups(root)
+	describeCompletion(root)
 	eachCommand(root, checkArgs)
 	return root
 }

@@ -16,6 +16,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	var notFound *pflag.NotExistError
 	var invalid *pflag.InvalidValueError
 	var missing *pflag.ValueRequiredError
+	var syntax *pflag.InvalidSyntaxError
 	switch {
 	case errors.As(err, &notFound):
 		err = unknownFlag(cmd, notFound)
@@ -24,6 +25,8 @@ func flagError(cmd *cobra.Command, err error) error {
 	case errors.As(err, &missing):
 		name, _ := pflag.UnquoteUsage(missing.GetFlag())
 		err = fmt.Errorf("--%s has no value: add the %s", missing.GetFlag().Name, name)
+	case errors.As(err, &syntax):
+		err = unknown("flag", syntax.GetSpecifiedFlag(), nil)
 	}
 	return usageError{err}
 }

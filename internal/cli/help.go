@@ -101,6 +101,45 @@ func showGroups(root *cobra.Command) {
 	})
 }
 
+// showUsage prints how to type a command, and its commands and flags.
+func showUsage(cmd *cobra.Command) error {
+	out := cmd.OutOrStderr()
+	fmt.Fprintf(out, "Usage:\n  %s\n", cmd.UseLine())
+	if cmd.HasAvailableSubCommands() {
+		fmt.Fprintf(out, "  %s COMMAND\n", cmd.CommandPath())
+	}
+	section := func(title, text string) {
+		if text != "" {
+			fmt.Fprintf(out, "\n%s\n%s\n", title, strings.TrimRight(text, "\n"))
+		}
+	}
+	if len(cmd.Aliases) > 0 {
+		section("Other names:", "  "+strings.Join(cmd.Aliases, ", "))
+	}
+	section("Examples:", cmd.Example)
+	groups := cmd.Groups()
+	if len(groups) == 0 {
+		groups = []*cobra.Group{{Title: "Commands:"}}
+	}
+	for _, g := range groups {
+		var rows strings.Builder
+		for _, sub := range cmd.Commands() {
+			if sub.GroupID == g.ID && (sub.IsAvailableCommand() || sub.Name() == "help") {
+				fmt.Fprintf(&rows, "  %-*s %s\n", sub.NamePadding(), sub.Name(), sub.Short)
+			}
+		}
+		section(g.Title, rows.String())
+	}
+	if f := cmd.Flags().Lookup("help"); f != nil {
+		f.Usage = "show this help"
+	}
+	section("Flags:", cmd.Flags().FlagUsages())
+	if cmd.HasAvailableSubCommands() {
+		fmt.Fprintf(out, "\nThe help of a command: %s COMMAND --help\n", cmd.CommandPath())
+	}
+	return nil
+}
+
 // forPrograms is the group of the commands that other programs start.
 const forPrograms = "programs"
 

@@ -25,9 +25,9 @@ func TestHelp(t *testing.T) {
 		"help claude-code":  "# Claude Code and opencode", // the name of the file
 		"help bridge":       "# The bridge: ask",          // the page, not the command
 		"help agents":       "\n  open file, selection\n    Gemini CLI 0.61.0: yes\n",
-		"help journal":      "pollux journal [command]", // the command
+		"help journal":      "pollux journal COMMAND", // the command
 		"help journal show": "pollux journal show ID",
-		"journal --help":    "pollux journal [command]",
+		"journal --help":    "pollux journal COMMAND",
 		"help install":      "pollux install EDITOR --remove",
 	} {
 		var out, errs bytes.Buffer
