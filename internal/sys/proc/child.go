@@ -19,6 +19,7 @@ type Child struct {
 	cmd  *exec.Cmd
 	stop chan time.Duration // the grace period of a Stop
 	done chan struct{}
+	err  error // of the command; valid once done is closed
 }
 
 // A process has the methods that the owner of a [Child] needs. One goroutine calls
@@ -30,8 +31,8 @@ type process interface {
 	terminate()
 	kill()
 	// reap kills the rest of the group and releases the PID. The process has
-	// ended.
-	reap()
+	// ended. The error is that of [exec.Cmd.Wait].
+	reap() error
 }
 
 const (
@@ -49,14 +50,19 @@ func CanAskToEnd() bool { return canAskToEnd() }
 // files (or nil): a pipe that a grandchild holds open would keep the child
 // from being done.
 func StartChild(cmd *exec.Cmd) (*Child, error) {
-	c := newChild(cmd)
 	leadGroup(cmd)
+	return startOwned(cmd, startLeader)
+}
+
+// startOwned starts the command with a function, on a goroutine that owns it.
+func startOwned(cmd *exec.Cmd, start func(*exec.Cmd) (process, error)) (*Child, error) {
+	c := newChild(cmd)
 	tieToParent(cmd)
 	started := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // the parent-death signal is bound to this thread
 		defer runtime.UnlockOSThread()
-		p, err := startLeader(cmd)
+		p, err := start(cmd)
 		started <- err
 		if err == nil {
 			c.run(p)
@@ -90,7 +96,7 @@ func (c *Child) run(p process) {
 	for {
 		select {
 		case <-exited:
-			p.reap()
+			c.err = p.reap()
 			return
 		case grace := <-c.stop:
 			again.Reset(stopInterval)

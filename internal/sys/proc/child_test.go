@@ -38,7 +38,10 @@ func (r *recorded) kill() {
 	close(r.ended)
 }
 
-func (r *recorded) reap() { r.add("reap") }
+func (r *recorded) reap() error {
+	r.add("reap")
+	return nil
+}
 
 // Stop signalled the PID and the group of a child that had been reaped, which
 // could be another program's by then.

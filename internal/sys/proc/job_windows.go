@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"os/exec"
@@ -41,28 +42,46 @@ var hasConsole = sync.OnceValue(func() bool {
 func canAskToEnd() bool { return hasConsole() }
 
 // A job is a process together with its descendants. Closing the last handle of the job
-// object, ours, ends them. While the handles are open, the system does not reuse the PID.
+// object, ours, ends them. Until cmd is reaped, the system does not reuse its PID.
 type job struct {
-	cmd          *exec.Cmd
-	job, process windows.Handle
+	cmd *exec.Cmd
+	job windows.Handle
 }
 
-// startJob starts a command in a new job with these limits. See [job.start].
+// startJob starts a command in a new job with these limits. What the command starts before it
+// is in the job, within microseconds, would not be in it.
 func startJob(cmd *exec.Cmd, limits uint32) (*job, error) {
 	handle, err := windows.CreateJobObject(nil, nil)
 	if err != nil {
 		return nil, err
 	}
-	j := &job{cmd: cmd, job: handle}
+	j := &job{cmd, handle}
 	if err = j.limit(limits); err == nil {
-		err = j.start()
+		err = cmd.Start()
 	}
 	if err != nil {
-		j.kill()
+		j.close()
+		return nil, err
+	}
+	if err := j.add(); err != nil {
+		cmd.Process.Kill()
+		cmd.Wait()
 		j.close()
 		return nil, err
 	}
 	return j, nil
+}
+
+// add puts the process into the job, unless it has ended.
+func (j *job) add() (err error) {
+	noHandle := j.cmd.Process.WithHandle(func(h uintptr) {
+		process := windows.Handle(h)
+		err = windows.AssignProcessToJobObject(j.job, process)
+		if event, _ := windows.WaitForSingleObject(process, 0); event == windows.WAIT_OBJECT_0 {
+			err = nil
+		}
+	})
+	return os.NewSyscallError("AssignProcessToJobObject", cmp.Or(err, noHandle))
 }
 
 func (j *job) limit(flags uint32) error {
@@ -75,13 +94,7 @@ func (j *job) limit(flags uint32) error {
 
 func (j *job) kill() { windows.TerminateJobObject(j.job, 1) }
 
-func (j *job) close() {
-	for _, h := range []windows.Handle{j.job, j.process} {
-		if h != 0 {
-			windows.CloseHandle(h)
-		}
-	}
-}
+func (j *job) close() { windows.CloseHandle(j.job) }
 
 const (
 	// emptyTimeout limits how long the end of a killed job may take.
@@ -108,6 +121,11 @@ func (j *job) empty() {
 	}
 }
 
+// wait waits for the process without reaping it.
+func (j *job) wait() {
+	j.cmd.Process.WithHandle(func(h uintptr) { windows.WaitForSingleObject(windows.Handle(h), windows.INFINITE) })
+}
+
 // A jobProcess is a [process] that leads its own process group.
 type jobProcess struct{ *job }
 
@@ -115,8 +133,6 @@ func startLeader(cmd *exec.Cmd) (process, error) {
 	j, err := startJob(cmd, windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE)
 	return jobProcess{j}, err
 }
-
-func (p jobProcess) wait() { windows.WaitForSingleObject(p.process, windows.INFINITE) }
 
 // terminate sends Ctrl-Break, the only signal for a group on Windows. It reaches only
 // processes of this process's console. Without a console, the processes are killed.
@@ -128,29 +144,32 @@ func (p jobProcess) terminate() {
 	windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, uint32(p.cmd.Process.Pid))
 }
 
-func (p jobProcess) reap() {
-	p.cmd.Wait()
+func (p jobProcess) reap() error {
+	err := p.cmd.Wait()
 	p.empty()
 	p.close()
+	return err
 }
 
-// A foregroundTree is a command in the foreground and what it starts.
-type foregroundTree struct{ *job }
+// A foregroundProcess is a [process] in the foreground.
+type foregroundProcess struct{ *job }
 
 // startForeground starts a command in a job that its children may leave if they ask for it,
 // such as a pool.
-func startForeground(cmd *exec.Cmd) (foregroundTree, error) {
+func startForeground(cmd *exec.Cmd) (process, error) {
 	j, err := startJob(cmd, windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE|windows.JOB_OBJECT_LIMIT_BREAKAWAY_OK)
-	return foregroundTree{j}, err
+	return foregroundProcess{j}, err
 }
 
 // terminate does nothing: a Ctrl-Break would reach this process too.
-func (t foregroundTree) terminate() {}
+func (p foregroundProcess) terminate() {}
 
-// release leaves alone what the command has started and left running, such as a browser.
-func (t foregroundTree) release() {
-	t.limit(windows.JOB_OBJECT_LIMIT_BREAKAWAY_OK)
-	t.close()
+// reap leaves alone what the command has started and left running, such as a browser.
+func (p foregroundProcess) reap() error {
+	err := p.cmd.Wait()
+	p.limit(windows.JOB_OBJECT_LIMIT_BREAKAWAY_OK)
+	p.close()
+	return err
 }
 
 // Detach makes a command independent of this process's console. The command gets none, and

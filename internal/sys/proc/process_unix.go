@@ -131,14 +131,18 @@ func hideConsole(*exec.Cmd) {}
 
 func canAskToEnd() bool { return true }
 
-// A unixProcess leads a process group. All its methods but wait need a process
-// that is not reaped.
+// A unixProcess is a child. All its methods but wait need a process that is not reaped.
 type unixProcess struct {
-	cmd *exec.Cmd
+	cmd   *exec.Cmd
+	leads bool // a process group
 	exitWatch
 }
 
-func startLeader(cmd *exec.Cmd) (process, error) {
+func startLeader(cmd *exec.Cmd) (process, error) { return start(cmd, true) }
+
+func startForeground(cmd *exec.Cmd) (process, error) { return start(cmd, false) }
+
+func start(cmd *exec.Cmd, leads bool) (process, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -148,7 +152,7 @@ func startLeader(cmd *exec.Cmd) (process, error) {
 		cmd.Wait()
 		return nil, err
 	}
-	return &unixProcess{cmd, w}, nil
+	return &unixProcess{cmd, leads, w}, nil
 }
 
 func (p *unixProcess) terminate() { p.signal(syscall.SIGTERM) }
@@ -157,14 +161,19 @@ func (p *unixProcess) kill() { p.signal(syscall.SIGKILL) }
 
 // signal signals the group, and the descendants that have left it.
 func (p *unixProcess) signal(sig syscall.Signal) {
-	pid := p.cmd.Process.Pid
-	SignalTree(pid, sig)
-	syscall.Kill(-pid, sig)
+	SignalTree(p.cmd.Process.Pid, sig)
+	p.signalGroup(sig)
 }
 
-func (p *unixProcess) reap() {
-	syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
-	p.cmd.Wait()
+func (p *unixProcess) signalGroup(sig syscall.Signal) {
+	if p.leads {
+		syscall.Kill(-p.cmd.Process.Pid, sig)
+	}
+}
+
+func (p *unixProcess) reap() error {
+	p.signalGroup(syscall.SIGKILL)
+	return p.cmd.Wait()
 }
 
 // ReadsKeys reports whether a program reads single keys from a terminal. Otherwise the
