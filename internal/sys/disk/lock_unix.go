@@ -23,3 +23,6 @@ func lock(f *os.File, wait bool) error {
 		}
 	}
 }
+
+// openDirLock opens what [LockDir] locks.
+func openDirLock(dir string) (*os.File, error) { return os.Open(dir) }

@@ -1,7 +1,9 @@
 package disk
 
 import (
+	"fmt"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/windows"
 )
@@ -16,4 +18,13 @@ func lock(f *os.File, wait bool) error {
 		flags |= windows.LOCKFILE_FAIL_IMMEDIATELY
 	}
 	return windows.LockFileEx(windows.Handle(f.Fd()), flags, 0, 1, 0, &windows.Overlapped{OffsetHigh: 1})
+}
+
+// openDirLock opens what [LockDir] locks.
+func openDirLock(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("%w: remove it, and check that you may write to its directory", err)
+	}
+	return f, nil
 }

@@ -2,6 +2,7 @@ package disk
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -9,7 +10,26 @@ import (
 const lockDelay = 5 * time.Millisecond
 
 // LockDir waits until no other process holds the lock of a directory, and holds it until
-// unlock is called or this process ends. No file remains. If the context
-// ends first, the error is its [context.Cause]. On Windows the lock is the file "lock", and an
-// error after a few seconds says that it cannot be opened.
-func LockDir(ctx context.Context, dir string) (unlock func(), err error) { return lockDir(ctx, dir) }
+// unlock is called or this process ends. If the context ends first, the error is its
+// [context.Cause]. On Windows the lock is the file "lock" in the directory, which remains.
+func LockDir(ctx context.Context, dir string) (unlock func(), err error) {
+	f, err := openDirLock(dir)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		switch err := lock(f, false); {
+		case err == nil:
+			return func() { f.Close() }, nil
+		case !errors.Is(err, errLocked):
+			f.Close()
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			f.Close()
+			return nil, context.Cause(ctx)
+		case <-time.After(lockDelay):
+		}
+	}
+}
