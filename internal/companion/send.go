@@ -192,7 +192,7 @@ func (c *Companion) recipient(p editor.SendParams) (*recipient, error) {
 // name decides.
 func inTerminal(t editor.Terminal, all []*recipient) *recipient {
 	for _, r := range all {
-		if r.pid > 0 && proc.Within(r.pid, t.PID) || r.pid == 0 && t.Agent != "" && r.command == proc.CommandName(t.Agent) {
+		if r.pid > 0 && proc.Within(r.pid, t.PID, proc.AllAncestors) || r.pid == 0 && t.Agent != "" && r.command == proc.CommandName(t.Agent) {
 			return r
 		}
 	}

@@ -42,9 +42,10 @@ func Terminal(pid int) string {
 	return terminal(pid)
 }
 
-// Within reports whether a process is another one or a descendant of it.
-func Within(pid, ancestor int) bool {
-	for range maxAncestors {
+// Within reports whether a process is another one or a descendant of it. It examines at most
+// that many processes.
+func Within(pid, ancestor, most int) bool {
+	for range most {
 		if pid == ancestor {
 			return pid > 0
 		}
@@ -57,8 +58,8 @@ func Within(pid, ancestor int) bool {
 	return false
 }
 
-// maxAncestors is more than any process has.
-const maxAncestors = 64
+// AllAncestors is more than any process has.
+const AllAncestors = 64
 
 // Alive reports whether a process with that PID exists, of any user.
 func Alive(pid int) bool { return pid > 0 && alive(pid) }

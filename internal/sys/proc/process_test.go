@@ -28,7 +28,7 @@ func TestUnknownProcesses(t *testing.T) {
 		if dir := WorkingDir(pid); dir != "" {
 			t.Errorf("process %d is in %q", pid, dir)
 		}
-		if Within(pid, os.Getpid()) {
+		if Within(pid, os.Getpid(), AllAncestors) {
 			t.Errorf("process %d is below this one", pid)
 		}
 	}

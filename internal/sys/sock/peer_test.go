@@ -64,7 +64,7 @@ func TestPeerProcess(t *testing.T) {
 			if got := proc.WorkingDir(pid); got != dir {
 				t.Errorf("it is in %q, want %q", got, dir)
 			}
-			if !proc.Within(pid, os.Getpid()) || !proc.Within(pid, pid) || proc.Within(os.Getpid(), pid) {
+			if !proc.Within(pid, os.Getpid(), proc.AllAncestors) || !proc.Within(pid, pid, proc.AllAncestors) || proc.Within(os.Getpid(), pid, proc.AllAncestors) {
 				t.Error("the ancestors are wrong")
 			}
 			// The same port, but unused.

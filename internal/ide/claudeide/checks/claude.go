@@ -32,6 +32,8 @@ const (
 	answerTimeout = 3 * time.Second
 	// searchTimeout is how long Claude Code looks for a lock after its start.
 	searchTimeout = 30 * time.Second
+	// maxAncestors is how many processes above it Claude Code examines.
+	maxAncestors = 10
 )
 
 // A claude is one run of Claude Code's checks.
@@ -253,7 +255,7 @@ func (c *claude) checkLock(ctx context.Context, l *lock) bool {
 // strayTerminal reports whether Claude Code runs in an editor's terminal, and the lock is
 // not that editor's.
 func strayTerminal(l *lock) bool {
-	return l.search.inIDETerminal() && l.Port != l.search.port() && !isAncestor(l.PID)
+	return l.search.inIDETerminal() && l.Port != l.search.port() && !proc.Within(os.Getppid(), l.PID, maxAncestors)
 }
 
 // probe connects to the lock's server, reports the result, and whether it answers.
@@ -268,25 +270,6 @@ func probe(ctx context.Context, c *doctor.Checker, l *lock) bool {
 	}
 	doctor.First(c, doctor.Answers, &l.Lock)
 	return l.Answer == nil
-}
-
-// maxAncestors is how many processes above it Claude Code examines.
-const maxAncestors = 10
-
-// isAncestor reports whether a process is above this one.
-func isAncestor(pid int) bool {
-	above := os.Getppid()
-	for range maxAncestors {
-		if above == pid {
-			return true
-		}
-		p, err := proc.Lookup(above)
-		if err != nil {
-			return false
-		}
-		above = p.Parent
-	}
-	return false
 }
 
 // checkLate finds a Claude Code in this folder that stopped looking before the lock
