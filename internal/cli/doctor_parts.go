@@ -3,8 +3,9 @@ package cli
 import (
 	"context"
 	"io"
-	"io/fs"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"pollux/internal/config"
 	"pollux/internal/doctor"
 	"pollux/internal/ide"
+	asks "pollux/internal/ide/asking"
 	"pollux/internal/ide/claudeide"
 	claudechecks "pollux/internal/ide/claudeide/checks"
 	"pollux/internal/ide/codexide"
@@ -40,23 +42,25 @@ func doctorParts(v *config.Values) []doctor.Part {
 		gemini.Command = v.Text("bridge.command")
 	}
 	protocol := new(protocolchecks.Protocol)
+	start := asks.Start{Getenv: os.Getenv}
+	geminiHome, _ := settings.Home(nil)
 	var parts []doctor.Part
 	var asked []doctor.Part // the bridge's check of each agent
 	for _, row := range []struct {
 		command string
-		home    func() (string, error)
+		home    string // the directory of its settings
 		checks  []doctor.Check
 	}{
-		{geminiide.GeminiCommand, func() (string, error) { return settings.Home(nil) }, []doctor.Check{
+		{geminiide.GeminiCommand, geminiHome, []doctor.Check{
 			gemini.Program, protocol.Release, gemini.Node, gemini.Settings, gemini.IDEMode, gemini.Terminal,
 			protocol.Variables, protocol.Companion, gemini.Proxy, gemini.Disk,
 		}},
 		// Companions make Qwen Code's directory, so only the PATH shows that it is installed.
-		{geminiide.QwenCommand, func() (string, error) { return "", fs.ErrNotExist }, []doctor.Check{protocolchecks.Qwen}},
-		{claudeide.ClaudeCommand, claudechecks.ClaudeHome, []doctor.Check{claudechecks.Claude}},
-		{opencode.Command, claudechecks.OpencodeHome, []doctor.Check{claudechecks.Opencode}},
-		{copilotide.Command, copilotide.Home, []doctor.Check{copilotchecks.Copilot}},
-		{codexide.Command, codexide.Home, []doctor.Check{codexchecks.Codex}},
+		{geminiide.QwenCommand, "", []doctor.Check{protocolchecks.Qwen}},
+		{claudeide.ClaudeCommand, start.Home("CLAUDE_CONFIG_DIR", ".claude"), []doctor.Check{claudechecks.Claude}},
+		{opencode.Command, filepath.Join(start.Home("XDG_CONFIG_HOME", ".config"), "opencode"), []doctor.Check{claudechecks.Opencode}},
+		{copilotide.Command, start.Home(copilotide.EnvHome, ".copilot"), []doctor.Check{copilotchecks.Copilot}},
+		{codexide.Command, start.Home("CODEX_HOME", ".codex"), []doctor.Check{codexchecks.Codex}},
 	} {
 		l := ide.LaunchOf(row.command)
 		p := doctor.Part{
@@ -65,15 +69,13 @@ func doctorParts(v *config.Values) []doctor.Part {
 		if l.Name == geminiide.GeminiCommand {
 			p.Name, p.Here = doctor.Companion, func() bool { return gemini.Command != "" || doctor.Installed(l.Name, row.home)() }
 			asked = append(asked, doctor.Part{Heading: l.Title, Here: p.Here, Checks: []doctor.Check{gemini.Bridge}})
-		} else {
-			p.Checks = slices.Insert(p.Checks, 0, doctor.Command(l.Name, l.Title, l.Package))
 		}
 		p.Checks = append(p.Checks, checkMode(l))
 		for _, other := range agents.Others() {
 			if other.Name == l.Name {
-				check := (&askchecks.Asked{Agent: other, Source: source(other), Wall: gemini.Wall}).Check
-				p.Checks = append(p.Checks, check)
-				asked = append(asked, doctor.Part{Heading: l.Title, Here: p.Here, Checks: []doctor.Check{check}})
+				a := &askchecks.Asked{Agent: other, Source: source(other), Wall: gemini.Wall}
+				p.Checks = append(slices.Insert(p.Checks, 0, a.Program(l.Title, l.Package)), a.Check)
+				asked = append(asked, doctor.Part{Heading: l.Title, Here: p.Here, Checks: []doctor.Check{a.Check}})
 			}
 		}
 		parts = append(parts, p)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -111,6 +112,17 @@ var (
 	ErrNotCompanion = errors.New("it does not answer as a companion does")
 )
 
+// Refusal returns what a companion that answers with a status of HTTP refuses, or nil.
+func Refusal(status int) error {
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return ErrToken
+	case http.StatusServiceUnavailable:
+		return ErrNoView
+	}
+	return nil
+}
+
 func answers(causes ...error) func(*Lock) bool {
 	return func(l *Lock) bool {
 		return slices.ContainsFunc(causes, func(err error) bool { return errors.Is(l.Answer, err) })
@@ -193,7 +205,7 @@ func (c *Checker) WarnOpen(files []string, dirs ...string) bool {
 }
 
 // WarnStale adds a warning, with a fix, that companions left files behind when they were
-// killed. remove removes a file if it is still stale.
+// killed. remove removes one of them.
 func (c *Checker) WarnStale(stale []string, remove func(path string) error) {
 	c.Fixable("stale", Warning, "companions that have ended left files behind", "remove", stale, remove)
 }

@@ -101,16 +101,12 @@ func Names(parts []Part) (names []string) {
 
 // Installed returns a function for [Part.Here]: it reports whether the command is on
 // the PATH, or the agent's directory of settings exists.
-func Installed(command string, settings func() (string, error)) func() bool {
+func Installed(command, settings string) func() bool {
 	return func() bool {
 		if _, err := exec.LookPath(command); err == nil {
 			return true
 		}
-		dir, err := settings()
-		if err != nil {
-			return false
-		}
-		info, err := os.Stat(dir)
+		info, err := os.Stat(settings)
 		return err == nil && info.IsDir()
 	}
 }

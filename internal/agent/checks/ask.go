@@ -1,4 +1,4 @@
-// Package checks contains doctor's check of the agents that the bridge can ask.
+// Package checks contains doctor's checks of the agents that the bridge can ask.
 package checks
 
 import (
@@ -15,6 +15,25 @@ type Asked struct {
 	Source agent.Source
 	// Wall is the one behind which the bridge runs it.
 	Wall agent.Wall
+}
+
+// Program checks that the agent's command is on the PATH, and reports its version. title is the
+// agent's name, and install the npm package that contains it.
+func (a *Asked) Program(title, install string) doctor.Check {
+	return func(ctx context.Context, c *doctor.Checker) {
+		program, err := a.Agent.Find(ctx, agent.Source{})
+		switch {
+		case err != nil:
+			c.Warn("cli", "npm install -g "+install,
+				"%s is not installed here: no %s is on the PATH of this shell", title, a.Agent.Command)
+		case program.Version == "":
+			c.Warn("cli", "npm install -g "+install+"@latest",
+				"%s does not report its version; the checks below assume the newest one", program.Path)
+		default:
+			c.FoundVersion(program.Version)
+			c.OK("cli", "%s %s (%s)", title, doctor.Short(program.Version), program.Path)
+		}
+	}
 }
 
 // Check reports whether the bridge can ask the agent: whether it is installed, and new enough

@@ -80,7 +80,7 @@ func (g *CLI) Node(ctx context.Context, c *doctor.Checker) {
 		c.Fail("node", installNode, "Node.js is not on the PATH, and Gemini CLI needs it")
 		return
 	}
-	version := doctor.AskVersion(ctx, path)
+	version := nodeVersion(ctx, path)
 	first, _, _ := strings.Cut(version, ".")
 	major, err := strconv.Atoi(first)
 	switch {
@@ -91,4 +91,20 @@ func (g *CLI) Node(ctx context.Context, c *doctor.Checker) {
 	default:
 		c.OK("node", "Node.js v%s (%s)", version, path)
 	}
+}
+
+// nodeTimeout limits how long Node.js may take to print its version.
+const nodeTimeout = 10 * time.Second
+
+// nodeVersion returns what Node.js prints as its version, such as 22.1.0, or "".
+func nodeVersion(ctx context.Context, path string) string {
+	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, "--version")
+	cmd.WaitDelay = time.Second
+	out, err := cmd.Output()
+	if err != nil {
+		return ""
+	}
+	return strings.TrimPrefix(strings.TrimSpace(string(out)), "v")
 }

@@ -3,7 +3,6 @@ package checks
 import (
 	"context"
 	"os"
-	"path/filepath"
 
 	"pollux/internal/doctor"
 	"pollux/internal/ide/claudeide"
@@ -39,13 +38,4 @@ func Opencode(ctx context.Context, c *doctor.Checker) {
 		probe(ctx, c, l)
 	}
 	c.OK("diffs", "opencode shows its own diffs; it takes the open file, the selection and mentions from the editor")
-}
-
-// OpencodeHome returns the directory of opencode's settings.
-func OpencodeHome() (string, error) {
-	if dir := os.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
-		return filepath.Join(dir, "opencode"), nil
-	}
-	home, err := os.UserHomeDir()
-	return filepath.Join(home, ".config", "opencode"), err
 }

@@ -1,6 +1,7 @@
 package checks
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -155,15 +156,10 @@ func probeAs(ctx context.Context, f claudeide.Found, host string) error {
 	if response == nil {
 		return err
 	}
-	switch response.StatusCode {
-	case http.StatusUnauthorized, http.StatusForbidden:
-		return doctor.ErrToken
-	case http.StatusServiceUnavailable:
-		if f.Pollux != nil {
-			return doctor.ErrNoView
-		}
+	if response.StatusCode == http.StatusServiceUnavailable && f.Pollux == nil {
+		return doctor.ErrNotCompanion
 	}
-	return doctor.ErrNotCompanion
+	return cmp.Or(doctor.Refusal(response.StatusCode), doctor.ErrNotCompanion)
 }
 
 // inIDETerminal reports whether Claude Code believes that its terminal belongs to VS

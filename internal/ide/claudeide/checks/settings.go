@@ -24,33 +24,20 @@ type settings struct {
 // maxSettings bounds a file of settings, in bytes.
 const maxSettings = 64 << 20
 
-// ClaudeHome returns the directory of Claude Code's settings.
-func ClaudeHome() (string, error) {
-	if dir := os.Getenv("CLAUDE_CONFIG_DIR"); dir != "" {
-		return dir, nil
-	}
-	home, err := os.UserHomeDir()
-	return filepath.Join(home, ".claude"), err
-}
-
 // loadSettings reads the settings of a Claude Code that starts in a directory.
 func loadSettings(dir string) (all settings) {
-	home, err := ClaudeHome()
-	if os.Getenv("CLAUDE_CONFIG_DIR") == "" {
-		home = filepath.Dir(home)
+	start := asking.Start{Dir: dir, Getenv: os.Getenv}
+	if home := start.Home("CLAUDE_CONFIG_DIR", ""); home != "" {
+		path := filepath.Join(home, ".claude.json")
+		data, err := disk.ReadFile(path, maxSettings)
+		if err == nil {
+			err = json.Unmarshal(data, &all)
+		}
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			all.errs = append(all.errs, fmt.Errorf("%s: %s", path, doctor.Reason(err)))
+		}
 	}
-	path := filepath.Join(home, ".claude.json")
-	var data []byte
-	if err == nil {
-		data, err = disk.ReadFile(path, maxSettings)
-	}
-	if err == nil {
-		err = json.Unmarshal(data, &all)
-	}
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		all.errs = append(all.errs, fmt.Errorf("%s: %s", path, doctor.Reason(err)))
-	}
-	for _, set := range claudeide.Settings(asking.Start{Dir: dir, Getenv: os.Getenv}) {
+	for _, set := range claudeide.Settings(start) {
 		if set.Err != nil {
 			all.errs = append(all.errs, set.Err)
 		}

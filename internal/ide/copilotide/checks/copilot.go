@@ -109,16 +109,11 @@ func checkServer(ctx context.Context, c *doctor.Checker, l *lock) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	status, err := post(ctx, l.file)
-	switch {
-	case errors.Is(err, errors.ErrUnsupported):
+	if errors.Is(err, errors.ErrUnsupported) {
 		c.OK("port", "%s has an address of another system, which doctor cannot check", l.Program)
 		return
-	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		err = doctor.ErrToken
-	case status == http.StatusServiceUnavailable:
-		err = doctor.ErrNoView
 	}
-	l.Answer = err
+	l.Answer = cmp.Or(err, doctor.Refusal(status))
 	doctor.First(c, doctor.Answers, &l.Lock)
 }
 

@@ -43,16 +43,10 @@ func (c *checker) checkStale(ctx context.Context) {
 		}
 	}
 	stale := geminiide.Stale([]int{c.lookup.PID})
-	remove := func(path string) error {
-		if !slices.Contains(geminiide.Stale([]int{c.lookup.PID}), path) {
-			return nil
-		}
-		return os.Remove(path)
-	}
 	chosen := c.lookup.Chosen
 	if chosen == nil || !slices.Contains(stale, chosen.Path) || c.variablesConnect(ctx, chosen) {
-		c.WarnStale(stale, remove)
+		c.WarnStale(stale, os.Remove)
 		return
 	}
-	c.Fixable("stale", doctor.Failed, "Gemini CLI will use what a companion that has ended left behind, and will try no other", "remove", stale, remove)
+	c.Fixable("stale", doctor.Failed, "Gemini CLI will use what a companion that has ended left behind, and will try no other", "remove", stale, os.Remove)
 }
