@@ -125,11 +125,26 @@ func Rel(root, path string) (rel string, ok bool) { return local.rel(root, path)
 // Foreign returns what [Rel] does, but for paths of another system: Windows if
 // root has a drive or is a UNC path, else Unix. The result has the separators
 // of that system.
-func Foreign(root, path string) (rel string, ok bool) {
-	if IsWindows(root) {
-		return style{separator: `\`, foldCase: true}.rel(root, path)
+func Foreign(root, path string) (rel string, ok bool) { return foreign(root).rel(root, path) }
+
+// Move returns where a path is if from, which contains it, is at to. Each of from and to may be
+// of another system, as for [Foreign]. ok is false if from does not contain the path.
+func Move(path, from, to string) (moved string, ok bool) {
+	rel, ok := Foreign(from, path)
+	if !ok || rel == "." {
+		return to, ok
 	}
-	return style{separator: "/"}.rel(root, path)
+	separator := foreign(to).separator
+	rel = strings.ReplaceAll(rel, foreign(from).separator, separator)
+	return strings.TrimSuffix(to, separator) + separator + rel, true
+}
+
+// foreign returns the style of an absolute path of any system.
+func foreign(path string) style {
+	if IsWindows(path) {
+		return style{separator: `\`, foldCase: true}
+	}
+	return style{separator: "/"}
 }
 
 // IsWindows reports whether an absolute path is one of Windows, on any system.

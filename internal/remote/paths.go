@@ -110,31 +110,9 @@ func (p Paths) translate(name string, sides func(Pair) (from, to string)) (strin
 	length, result := -1, ""
 	for _, pair := range p {
 		from, to := sides(pair)
-		rel, ok := paths.Foreign(from, name)
-		if !ok || len(from) <= length {
-			continue
+		if moved, ok := paths.Move(name, from, to); ok && len(from) > length {
+			length, result = len(from), moved
 		}
-		length, result = len(from), join(to, slashes(from, rel))
 	}
 	return result, length >= 0
-}
-
-// slashes returns a name relative to root with slashes.
-func slashes(root, rel string) string {
-	if paths.IsWindows(root) {
-		return strings.ReplaceAll(rel, `\`, "/")
-	}
-	return rel
-}
-
-// join returns the path of a name with slashes, relative to root.
-func join(root, rel string) string {
-	if rel == "." {
-		return root
-	}
-	separator := "/"
-	if paths.IsWindows(root) {
-		separator, rel = `\`, strings.ReplaceAll(rel, "/", `\`)
-	}
-	return strings.TrimSuffix(root, separator) + separator + rel
 }
