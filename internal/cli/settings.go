@@ -15,29 +15,20 @@ import (
 // loadSettings returns the settings of this process.
 func loadSettings() *config.Values { return config.Load(os.Getenv, agents.Names()...) }
 
-// setting returns a row of the table of settings.
-func setting(key string) config.Setting {
-	s, ok := config.Find(key)
-	if !ok {
-		panic("the table of settings has no " + key)
-	}
-	return s
-}
-
 // textFlag, switchFlag and listFlag add the flag of a setting. Before a command runs,
 // [applySettings] gives it the value of the environment or the file.
 func textFlag(cmd *cobra.Command, key string, value *string) {
-	s := setting(key)
+	s := config.Row(key)
 	cmd.Flags().StringVar(value, s.Flag, s.Value().(string), s.Help)
 }
 
 func switchFlag(cmd *cobra.Command, key string, value *bool) {
-	s := setting(key)
+	s := config.Row(key)
 	cmd.Flags().BoolVar(value, s.Flag, s.Value().(bool), s.Help)
 }
 
 func listFlag(cmd *cobra.Command, key string, value *[]string) {
-	s := setting(key)
+	s := config.Row(key)
 	cmd.Flags().StringArrayVar(value, s.Flag, s.Value().([]string), s.Help)
 }
 

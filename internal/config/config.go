@@ -127,7 +127,7 @@ func (v *Values) set(s Setting, value any, from Origin) {
 func (v *Values) SetFlags(values map[string]any) {
 	decided := make(map[string]bool)
 	for key := range values {
-		if group := must(key).Group; group != "" {
+		if group := Row(key).Group; group != "" {
 			decided[group] = true
 		}
 	}
@@ -153,7 +153,7 @@ func (v *Values) FileErr() error {
 // error, or nil.
 func (v *Values) ErrFor(matter func(Setting) bool) error {
 	return join(slices.DeleteFunc(slices.Clone(v.Problems), func(p *Problem) bool {
-		return p.File == "" && !matter(must(p.Key))
+		return p.File == "" && !matter(Row(p.Key))
 	}))
 }
 
@@ -171,7 +171,7 @@ func (v *Values) Value(key string) any {
 	if value, ok := v.values[key]; ok {
 		return value
 	}
-	return must(key).Value()
+	return Row(key).Value()
 }
 
 // Origin returns where the value of a setting comes from.

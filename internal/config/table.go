@@ -157,8 +157,8 @@ func Find(key string) (Setting, bool) {
 	return Setting{}, false
 }
 
-// must returns the setting with that key, which the table has.
-func must(key string) Setting {
+// Row returns the setting with that key, which the table has.
+func Row(key string) Setting {
 	s, ok := Find(key)
 	if !ok {
 		panic("the table of settings has no " + key)
