@@ -188,7 +188,7 @@ With --attach the plugin joins a running companion, such as the companion that
 					return nil
 				})
 			}
-			return serveEditor(ctx, stdio{streams}, cfg)
+			return serveEditor(ctx, streams.interruptible(), cfg)
 		},
 	}
 	flags.add(cmd)

@@ -33,7 +33,7 @@ code actions; you review them on the page or with pollux review.
 			mine, theirs := net.Pipe()
 			var companion errgroup.Group
 			companion.Go(func() error { return serveEditor(ctx, theirs, cfg) })
-			lsp.Serve(ctx, stdio{streams}, lsp.Config{
+			lsp.Serve(ctx, streams.interruptible(), lsp.Config{
 				Version:     version(),
 				OpenBrowser: shell.OpenBrowser,
 				Dial:        func(h editor.Handler) *editor.Client { return editor.NewClient(mine, h) },

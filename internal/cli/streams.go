@@ -197,18 +197,6 @@ func delayed(ctx context.Context, delay time.Duration) (context.Context, context
 	return later, func() { stop(); cancel(nil) }
 }
 
-// stdio combines the standard input and output.
-type stdio struct{ IO }
-
-func (s stdio) Read(b []byte) (int, error)  { return s.In.Read(b) }
-func (s stdio) Write(b []byte) (int, error) { return s.Out.Write(b) }
-func (s stdio) Close() error {
-	if c, ok := s.In.(io.Closer); ok {
-		return c.Close()
-	}
-	return nil
-}
-
 // interruptible combines the standard input and output. Closing the result ends
 // a read in progress.
 func (s IO) interruptible() io.ReadWriteCloser {

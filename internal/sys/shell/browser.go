@@ -16,14 +16,7 @@ import (
 
 // OpenBrowser starts to open the URL in the user's browser. It reports false if there is
 // no browser on this machine's screen. See [Browse] for what it runs.
-func OpenBrowser(url string) bool {
-	cmd := browser(url)
-	if cmd == nil || cmd.Start() != nil {
-		return false
-	}
-	go cmd.Wait()
-	return true
-}
+func OpenBrowser(url string) bool { return open(url, 0) == nil }
 
 // ErrNoBrowser reports that this machine's screen can show no browser.
 var ErrNoBrowser = errors.New("no browser is available")
@@ -36,12 +29,14 @@ const browseTimeout = 3 * time.Second
 // system's command. It waits for the command to end, for some seconds, and returns its
 // error. The error is [ErrNoBrowser] on a machine without a screen, or at the other end
 // of ssh, unless $BROWSER has a command.
-func Browse(url string) error {
+func Browse(url string) error { return open(url, browseTimeout) }
+
+func open(url string, timeout time.Duration) error {
 	cmd := browser(url)
 	if cmd == nil {
 		return ErrNoBrowser
 	}
-	return browse(cmd, time.After(browseTimeout))
+	return browse(cmd, time.After(timeout))
 }
 
 // browse runs a command, and returns its error, or nil after the timeout.
