@@ -38,11 +38,11 @@ pollux config prints each problem with its line, and the exit code is 1.`,
 			var err error
 			if asJSON {
 				err = printJSON(streams.Out, shownConfig{
-					Path: v.Path, Exists: exists(v.Path), Settings: v.Show(), Problems: append([]*config.Problem{}, v.Problems...),
+					Path: v.Path, Exists: disk.Exists(v.Path), Settings: v.Show(), Problems: append([]*config.Problem{}, v.Problems...),
 				})
 			} else {
 				state := ""
-				if !exists(v.Path) {
+				if !disk.Exists(v.Path) {
 					state = " (does not exist)"
 				}
 				_, err = fmt.Fprint(streams.Out, forOutput(streams.Out, "# "+termtext.Visible(v.Path)+state+"\n"+v.String()))
@@ -82,11 +82,6 @@ type shownConfig struct {
 	Exists   bool              `json:"exists"`
 	Settings []config.Shown    `json:"settings"`
 	Problems []*config.Problem `json:"problems"`
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }
 
 func newConfigEdit(streams IO) *cobra.Command {

@@ -15,6 +15,7 @@ import (
 	"pollux/internal/doctor"
 	"pollux/internal/editor"
 	"pollux/internal/ide/geminiide"
+	"pollux/internal/sys/disk"
 	"pollux/internal/termtext"
 )
 
@@ -140,7 +141,7 @@ func examine(ctx context.Context, streams IO, args []string, quiet bool) (doctor
 	if some := slices.ContainsFunc(parts, func(p doctor.Part) bool { return p.Agent }); cfg.Overview && some {
 		parts = append(parts, doctor.Part{Name: "editors", Heading: "Editors", Checks: []doctor.Check{checkOtherEditors}})
 	}
-	if exists(v.Path) {
+	if disk.Exists(v.Path) {
 		parts = slices.Insert(parts, 0, doctor.Part{
 			Name: doctor.Settings, Heading: "Pollux's settings", Checks: []doctor.Check{checkSettings},
 		})

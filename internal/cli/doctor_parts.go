@@ -31,6 +31,7 @@ import (
 	protocolchecks "pollux/internal/ide/geminiide/checks"
 	"pollux/internal/ide/opencode"
 	"pollux/internal/install"
+	"pollux/internal/sys/disk"
 	"pollux/internal/usage"
 )
 
@@ -205,7 +206,7 @@ func bridgeUsed() bool {
 	}
 	return slices.ContainsFunc(install.Clients, func(client install.Client) bool {
 		path, err := client.File()
-		if err != nil || !exists(path) {
+		if err != nil || !disk.Exists(path) {
 			return false
 		}
 		removal, err := client.Plan(true)

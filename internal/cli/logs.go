@@ -116,7 +116,7 @@ the default level, no token, prompt or content of a file is in the log.`,
 			if err != nil {
 				return err
 			}
-			if !exists(path) {
+			if !disk.Exists(path) {
 				say(streams.Err, "nothing has been logged to %s", termtext.Visible(path))
 				if !follow {
 					return nil

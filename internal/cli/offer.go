@@ -30,7 +30,7 @@ func (o offer) file() string { return filepath.Join("declined", string(o)) }
 // declined reports whether the user has declined.
 func (o offer) declined() bool {
 	dir, err := disk.StateDir()
-	return err == nil && exists(filepath.Join(dir, o.file()))
+	return err == nil && disk.Exists(filepath.Join(dir, o.file()))
 }
 
 // accepted asks the question, unless the user has declined before. A no is

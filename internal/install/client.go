@@ -35,7 +35,7 @@ var Clients = []Client{
 	{Name: "claude-code", Title: "Claude Code", file: claudeFile, key: "mcpServers", kind: "stdio"},
 	{Name: "codex", Title: "Codex", file: homeFile("CODEX_HOME", ".codex", "config.toml")},
 	{Name: "cursor", Title: "Cursor", file: homeFile("", ".cursor", "mcp.json"), key: "mcpServers"},
-	{Name: "vscode", Title: "VS Code", file: appFile("Code", "User", "mcp.json"),
+	{Name: "vscode", Title: "VS Code", file: under(machine.desktop, "Code", "User", "mcp.json"),
 		key: "servers", kind: "stdio", desktop: true},
 	// The variable replaces the home directory.
 	{Name: "gemini", Title: "Gemini CLI", file: homeFile("GEMINI_CLI_HOME", "", ".gemini", "settings.json"), key: "mcpServers"},
@@ -59,13 +59,9 @@ func claudeFile(m machine) (string, error) {
 
 // opencodeFile returns the user's file of settings, or the usual path if there is none.
 func opencodeFile(m machine) (string, error) {
-	dir := m.getenv("XDG_CONFIG_HOME")
-	if dir == "" {
-		home, err := m.home()
-		if err != nil {
-			return "", err
-		}
-		dir = filepath.Join(home, ".config")
+	dir, err := m.dir("XDG_CONFIG_HOME", ".config")
+	if err != nil {
+		return "", err
 	}
 	for _, name := range []string{"opencode.jsonc", "opencode.json"} {
 		if own := m.glob(filepath.Join(dir, "opencode", name)); len(own) > 0 {
@@ -83,7 +79,7 @@ func claudeDesktopFile(m machine) (string, error) {
 			return filepath.Join(own[0], "claude_desktop_config.json"), nil
 		}
 	}
-	return appFile("Claude", "claude_desktop_config.json")(m)
+	return under(machine.desktop, "Claude", "claude_desktop_config.json")(m)
 }
 
 // homeFile returns the path of a file below the home directory. If the
@@ -97,14 +93,6 @@ func homeFile(variable string, elem ...string) func(machine) (string, error) {
 		}
 		home, err := m.home()
 		return below(home, err, elem...)
-	}
-}
-
-// appFile returns the path of a desktop program's settings.
-func appFile(elem ...string) func(machine) (string, error) {
-	return func(m machine) (string, error) {
-		dir, err := m.desktop()
-		return below(dir, err, elem...)
 	}
 }
 

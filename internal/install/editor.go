@@ -64,10 +64,10 @@ var Editors = []Editor{
 		Next: "restart Emacs and type M-x pollux-open; `pollux help editors` is the manual",
 		Decide: "a change appears above the file: M-x pollux-next goes to it, C-c C-c accepts it, C-c C-k rejects it; " +
 			"`pollux journal` shows it again"},
-	{Name: "kakoune", Title: "Kakoune", config: configFile("kak", "kakrc"), block: "kakoune/pollux.kak",
+	{Name: "kakoune", Title: "Kakoune", config: under(machine.config, "kak", "kakrc"), block: "kakoune/pollux.kak",
 		Aliases: []string{"kak"}, posix: "install Pollux for Linux in WSL, where Kakoune runs",
 		Next: "restart Kakoune and type :pollux-open; `pollux help editors` is the manual"},
-	{Name: "helix", Title: "Helix", config: configFile("helix", "config.toml"), block: "helix/pollux.toml",
+	{Name: "helix", Title: "Helix", config: under(machine.config, "helix", "config.toml"), block: "helix/pollux.toml",
 		valid: validTOML, Aliases: []string{"hx"}, posix: "use `pollux lsp` instead, see `pollux help editors`",
 		Next: "run :config-reload in Helix and `pollux run` in another terminal; `pollux help editors` is the manual"},
 }
@@ -147,13 +147,6 @@ func emacsHeaders() map[string]string {
 }
 
 func emacsVersion() string { return emacsHeaders()["Version"] }
-
-func configFile(elem ...string) func(machine) (string, error) {
-	return func(m machine) (string, error) {
-		dir, err := m.config()
-		return below(dir, err, elem...)
-	}
-}
 
 var delimiter = lazy.Regexp(`POLLUX_[A-Z2-7]{26}`)
 

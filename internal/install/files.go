@@ -89,9 +89,9 @@ func (e Editor) planPackage(p *Plan, dir, command string, remove bool) error {
 		}
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
-	case exists(dir) && !remove:
+	case disk.Exists(dir) && !remove:
 		return fmt.Errorf("%s was not made by pollux install: move it away first", dir)
-	case exists(dir):
+	case disk.Exists(dir):
 		return fmt.Errorf("%s was not made by pollux install: remove it by hand", dir)
 	}
 	files, err := packageFiles(cmp.Or(e.folder, e.Name))

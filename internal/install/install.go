@@ -114,8 +114,3 @@ func ownCommand() (string, error) {
 	}
 	return target, nil
 }
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
-}

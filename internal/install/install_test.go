@@ -14,6 +14,7 @@ import (
 	"github.com/tailscale/hujson"
 
 	"pollux/internal/hostile"
+	"pollux/internal/sys/disk"
 	"pollux/internal/sys/systest"
 )
 
@@ -321,7 +322,7 @@ func TestInstallAfterAFailedUpdate(t *testing.T) {
 		if err := change(remove); err != nil {
 			t.Errorf("remove %v: %v", remove, err)
 		}
-		if exists(last) == remove {
+		if disk.Exists(last) == remove {
 			t.Errorf("remove %v: %s exists: %v", remove, last, !remove)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+
+	"pollux/internal/sys/disk"
 )
 
 // A machine knows where other programs look for their settings.
@@ -18,7 +20,7 @@ type machine struct {
 
 // here returns the machine that this process runs on.
 func here() machine {
-	return machine{runtime.GOOS, os.Getenv, exists, func(pattern string) []string {
+	return machine{runtime.GOOS, os.Getenv, disk.Exists, func(pattern string) []string {
 		found, _ := filepath.Glob(pattern)
 		return found
 	}}
@@ -73,14 +75,11 @@ func (m machine) roaming() (string, error) { return m.dir("APPDATA", "AppData/Ro
 // desktop returns the directory of desktop programs' settings, as [os.UserConfigDir]
 // does.
 func (m machine) desktop() (string, error) {
-	switch m.goos {
-	case "windows":
-		return m.roaming()
-	case "darwin":
+	if m.goos == "darwin" {
 		home, err := m.home()
 		return filepath.Join(home, "Library", "Application Support"), err
 	}
-	return m.dir("XDG_CONFIG_HOME", ".config")
+	return m.config()
 }
 
 // config returns the directory of a terminal program's settings.
@@ -97,4 +96,12 @@ func below(dir string, err error, elem ...string) (string, error) {
 		return "", err
 	}
 	return filepath.Join(dir, filepath.FromSlash(strings.Join(elem, "/"))), nil
+}
+
+// under returns a function that returns a path below a directory.
+func under(dir func(machine) (string, error), elem ...string) func(machine) (string, error) {
+	return func(m machine) (string, error) {
+		d, err := dir(m)
+		return below(d, err, elem...)
+	}
 }

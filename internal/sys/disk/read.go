@@ -72,6 +72,12 @@ func ReadDir(dir string) ([]fs.DirEntry, error) {
 	return entries, err
 }
 
+// Exists reports whether there is a file at path. It follows symbolic links.
+func Exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
 // Cause returns a file system error without the operation and the path, for
 // messages that already contain the path.
 func Cause(err error) error {

@@ -2,7 +2,6 @@ package proc
 
 import (
 	"context"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
@@ -71,16 +70,11 @@ func direct(path string, lookPath func(string) (string, error)) ([]string, error
 		if !ok {
 			break
 		}
-		started, err := s.argv(filepath.Dir(path), exists, lookPath)
+		started, err := s.argv(filepath.Dir(path), disk.Exists, lookPath)
 		if err != nil {
 			return nil, err
 		}
 		argv = append(started, argv[1:]...)
 	}
 	return argv, nil
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }

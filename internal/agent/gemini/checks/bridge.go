@@ -3,7 +3,6 @@ package checks
 import (
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"pollux/internal/agent/gemini"
 	"pollux/internal/agent/gemini/settings"
 	"pollux/internal/doctor"
+	"pollux/internal/sys/disk"
 )
 
 // probeTimeout limits the start of a warm process.
@@ -92,7 +92,7 @@ func (g *CLI) checkAuth(c *doctor.Checker) {
 		c.Fail("auth", "run `gemini` once and sign in with the required method",
 			"the administrator requires the sign-in method %s, but %s is selected",
 			doctor.Short(enforced), doctor.Short(kind))
-	case kind == "oauth-personal" && !exists(filepath.Join(home, "oauth_creds.json")):
+	case kind == "oauth-personal" && !disk.Exists(filepath.Join(home, "oauth_creds.json")):
 		c.Warn("auth", "run `gemini` once and sign in",
 			"sign-in with Google is selected, but %s has no credentials", home)
 	case kind == "gemini-api-key" && get("GEMINI_API_KEY") == "":
@@ -105,11 +105,6 @@ func (g *CLI) checkAuth(c *doctor.Checker) {
 	default:
 		c.OK("auth", "Gemini CLI signs in with %s", doctor.Short(kind))
 	}
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }
 
 // checkTrust reports whether Gemini CLI trusts the folder.
