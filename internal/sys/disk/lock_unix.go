@@ -26,3 +26,5 @@ func lock(f *os.File, wait bool) error {
 
 // openDirLock opens what [LockDir] locks.
 func openDirLock(dir string) (*os.File, error) { return os.Open(dir) }
+
+func closeDirLock(f *os.File) { f.Close() }

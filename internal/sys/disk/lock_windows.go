@@ -28,3 +28,10 @@ func openDirLock(dir string) (*os.File, error) {
 	}
 	return f, nil
 }
+
+// closeDirLock also removes the file, which fails while another process has it open: that one
+// removes it later.
+func closeDirLock(f *os.File) {
+	f.Close()
+	os.Remove(f.Name())
+}

@@ -11,7 +11,8 @@ const lockDelay = 5 * time.Millisecond
 
 // LockDir waits until no other process holds the lock of a directory, and holds it until
 // unlock is called or this process ends. If the context ends first, the error is its
-// [context.Cause]. On Windows the lock is the file "lock" in the directory, which remains.
+// [context.Cause]. No file remains. On Windows the lock is the file "lock" in the directory,
+// which remains if the process was killed.
 func LockDir(ctx context.Context, dir string) (unlock func(), err error) {
 	f, err := openDirLock(dir)
 	if err != nil {
@@ -20,7 +21,7 @@ func LockDir(ctx context.Context, dir string) (unlock func(), err error) {
 	for {
 		switch err := lock(f, false); {
 		case err == nil:
-			return func() { f.Close() }, nil
+			return func() { closeDirLock(f) }, nil
 		case !errors.Is(err, errLocked):
 			f.Close()
 			return nil, err
