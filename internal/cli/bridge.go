@@ -69,8 +69,9 @@ func serveBridge(ctx context.Context, b *bridge.Bridge, streams IO) error {
 	defer context.AfterFunc(ctx, func() { b.Close() })()
 	// After a signal, the last answers may wait for a client that does not read.
 	// The end of this context fails their writes, so that the calls end.
-	last, cancel := delayed(ctx, lastAnswersTimeout)
+	last, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastAnswersTimeout, cancel) })()
 	err := await(last, func() error {
 		return bridge.NewServer(b).Run(ctx, bridge.Stdio(last, streams.In, streams.Out, func() { go b.Close() }))
 	})

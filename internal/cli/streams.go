@@ -11,7 +11,6 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/charmbracelet/x/ansi"
 	"golang.org/x/term"
@@ -182,19 +181,6 @@ func await(ctx context.Context, f func() error) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-// delayed returns a context that ends some time after ctx.
-func delayed(ctx context.Context, delay time.Duration) (context.Context, context.CancelFunc) {
-	later, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() {
-		select {
-		case <-time.After(delay):
-			cancel(context.Cause(ctx))
-		case <-later.Done():
-		}
-	})
-	return later, func() { stop(); cancel(nil) }
 }
 
 // interruptible combines the standard input and output. Closing the result ends

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"pollux/internal/paths"
 	"pollux/internal/sys/disk"
@@ -53,8 +55,9 @@ type Lock struct {
 // Words returns the words that the tables may name.
 func (l *Lock) Words() Words {
 	folder := l.closest()
+	host, _, _ := net.SplitHostPort(l.Address)
 	words := Words{
-		"agent": l.Agent, "start": StartWith(l.Command), "dir": l.Dir, "file": l.Path, "program": l.Program, "address": Short(l.Address),
+		"agent": l.Agent, "start": StartWith(l.Command), "dir": l.Dir, "file": l.Path, "program": l.Program, "address": Short(l.Address), "host": Short(host),
 		"folder": Short(folder), "target": Word(paths.Real(folder)), "enter": shell.EnterCommand(folder), "remove": shell.RemoveCommand(l.Path),
 		"resume": shell.ResumeOrKill(l.Process), "gone": "nothing answers on its port",
 	}
@@ -92,6 +95,12 @@ func (l *Lock) closest() string {
 // Covers reports whether the agent takes a folder of the lock for its own.
 func (l *Lock) Covers() bool { return l.covers(l.closest()) }
 
+// Own reports whether the file is the user's.
+func (l *Lock) Own() bool {
+	info, err := os.Stat(l.Path)
+	return err == nil && disk.Own(l.Path, info)
+}
+
 // Locks says why an agent takes none of its locks.
 var Locks = []Cause[*Lock]{
 	Fails("lock", func(l *Lock) bool { return l.Skipped != nil && l.links(l.closest()) },
@@ -110,6 +119,8 @@ var (
 	ErrToken        = errors.New("it refuses the token")
 	ErrNoView       = errors.New("nothing shows its changes")
 	ErrNotCompanion = errors.New("it does not answer as a companion does")
+	ErrIPv6         = errors.New("it listens on ::1 only")
+	errForeign      = errors.New("its file is not the user's")
 )
 
 // Refusal returns what a companion that answers with a status of HTTP refuses, or nil.
@@ -129,9 +140,28 @@ func answers(causes ...error) func(*Lock) bool {
 	}
 }
 
+// answerTimeout is how long a companion may take to answer.
+const answerTimeout = 3 * time.Second
+
+// Ask reports what comes of an attempt to connect to the companion of a lock, and whether the
+// companion answers. It does not connect for a file that is not the user's.
+func (c *Checker) Ask(ctx context.Context, l *Lock, connect func(context.Context) error) bool {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	l.Answer = errForeign
+	if l.Own() {
+		l.Answer = connect(ctx)
+	}
+	First(c, Answers, l)
+	return l.Answer == nil
+}
+
 // Answers says whether the companion of a lock answers, and why not.
 var Answers = []Cause[*Lock]{
 	Passes("port", func(l *Lock) bool { return l.Answer == nil }, "{program} answers"),
+	Passes("port", answers(errors.ErrUnsupported), "{program} has an address of another system, which doctor cannot check"),
+	Fails("user", answers(errForeign), "{file} is not your file", "start {agent} and the editor as the same user"),
+	Fails("port", answers(ErrIPv6), "{program} listens on ::1 only, and the agent connects to {host}", "let it listen on 127.0.0.1"),
 	Fails("token", answers(ErrToken), "{program} refuses the token in {file}", "restart that editor"),
 	Fails("view", answers(ErrNoView), "{program} refuses agents: nothing shows its changes", ShowChanges),
 	Fails("port", answers(ErrNotCompanion), "a program other than {program} may listen on {address}, which {file} names: {error}",

@@ -28,8 +28,6 @@ import (
 
 const (
 	attach = "pollux run --attach -- claude"
-	// answerTimeout limits the wait for a companion.
-	answerTimeout = 3 * time.Second
 	// searchTimeout is how long Claude Code looks for a lock after its start.
 	searchTimeout = 30 * time.Second
 	// maxAncestors is how many processes above it Claude Code examines.
@@ -235,14 +233,11 @@ var unmatched = []doctor.Cause[*lock]{
 
 // checkLock reports whether Claude Code connects to the lock's server.
 func (c *claude) checkLock(ctx context.Context, l *lock) bool {
-	info, err := os.Stat(l.Found.Path)
-	own := err == nil && disk.Own(l.Found.Path, info)
-	if r := c.RunningHere(); own && r != nil && l.Pollux == nil && !strayTerminal(l) {
+	if r := c.RunningHere(); r != nil && l.Own() && l.Pollux == nil && !strayTerminal(l) {
 		c.Warn("rival", "end that program, or "+attach, "Claude Code will connect to %s and not to Pollux's companion of %s",
 			l.Program, doctor.Short(r.Editor.DisplayName))
 	}
 	return !doctor.First(c.Checker, []doctor.Cause[*lock]{
-		doctor.Fails("user", func(*lock) bool { return !own }, "{file} is not your file", "start Claude Code and the editor as the same user"),
 		doctor.Fails("terminal", strayTerminal,
 			"Claude Code takes this terminal for one of VS Code or JetBrains, and connects only to a program that started it: {program} did not",
 			"{attach}"),
@@ -260,16 +255,14 @@ func strayTerminal(l *lock) bool {
 
 // probe connects to the lock's server, reports the result, and whether it answers.
 func probe(ctx context.Context, c *doctor.Checker, l *lock) bool {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	host, _, _ := net.SplitHostPort(l.Address)
-	l.Answer = probeAs(ctx, l.Found, host)
-	if sock.Refused(l.Answer) && l.Listens("::1") {
-		c.Fail("port", "let it listen on 127.0.0.1", "%s listens on ::1 only, and the agent connects to %s", l.Program, host)
-		return false
-	}
-	doctor.First(c, doctor.Answers, &l.Lock)
-	return l.Answer == nil
+	return c.Ask(ctx, &l.Lock, func(ctx context.Context) error {
+		host, _, _ := net.SplitHostPort(l.Address)
+		err := probeAs(ctx, l.Found, host)
+		if sock.Refused(err) && l.Listens("::1") {
+			return doctor.ErrIPv6
+		}
+		return err
+	})
 }
 
 // checkLate finds a Claude Code in this folder that stopped looking before the lock

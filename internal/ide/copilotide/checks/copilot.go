@@ -15,7 +15,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"pollux/internal/doctor"
 	"pollux/internal/ide/copilotide"
@@ -24,11 +23,8 @@ import (
 	"pollux/internal/sys/sock"
 )
 
-const (
-	answerTimeout = 3 * time.Second
-	// maxFile bounds a file of settings and an answer, in bytes.
-	maxFile = 1 << 20
-)
+// maxFile bounds a file of settings and an answer, in bytes.
+const maxFile = 1 << 20
 
 // A lock is a lock file as Copilot CLI reads it. It compares the text of the folders with its
 // own, so it takes neither a folder above or below, nor a symbolic link.
@@ -60,7 +56,7 @@ func Copilot(ctx context.Context, c *doctor.Checker) {
 	locks := find(filepath.Join(home, "ide"), c.Dir)
 	i := slices.IndexFunc(locks, func(l *lock) bool { return l.Skipped == nil && l.Live && l.Covers() })
 	if i >= 0 {
-		checkServer(ctx, c, locks[i])
+		c.Ask(ctx, &locks[i].Lock, func(ctx context.Context) error { return post(ctx, locks[i].file) })
 		return
 	}
 	var all []*doctor.Lock
@@ -98,27 +94,9 @@ func checkSettings(c *doctor.Checker, path string) {
 	}
 }
 
-// checkServer asks the lock's server for what every server must refuse or answer, with
-// the headers in the lock.
-func checkServer(ctx context.Context, c *doctor.Checker, l *lock) {
-	info, err := os.Stat(l.Path)
-	if err != nil || !disk.Own(l.Path, info) {
-		c.Fail("user", "start Copilot CLI and the editor as the same user", "%s is not your file", l.Path)
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	status, err := post(ctx, l.file)
-	if errors.Is(err, errors.ErrUnsupported) {
-		c.OK("port", "%s has an address of another system, which doctor cannot check", l.Program)
-		return
-	}
-	l.Answer = cmp.Or(err, doctor.Refusal(status))
-	doctor.First(c, doctor.Answers, &l.Lock)
-}
-
-// post sends the agent's first message, which opens no session, and returns the status.
-func post(ctx context.Context, l copilotide.Lock) (int, error) {
+// post asks the server of a lock for what every server must refuse or answer, with the headers in
+// the lock: it sends the agent's first message, which opens no session.
+func post(ctx context.Context, l copilotide.Lock) error {
 	client := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -128,7 +106,7 @@ func post(ctx context.Context, l copilotide.Lock) (int, error) {
 	const discover = `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{}}`
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://localhost/mcp", bytes.NewBufferString(discover))
 	if err != nil {
-		return 0, err
+		return err
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json, text/event-stream")
@@ -137,9 +115,9 @@ func post(ctx context.Context, l copilotide.Lock) (int, error) {
 	}
 	response, err := client.Do(r)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer response.Body.Close()
 	io.Copy(io.Discard, io.LimitReader(response.Body, maxFile))
-	return response.StatusCode, nil
+	return doctor.Refusal(response.StatusCode)
 }

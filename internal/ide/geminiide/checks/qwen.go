@@ -46,10 +46,11 @@ func Qwen(ctx context.Context, c *doctor.Checker) {
 	}
 	switch {
 	case newest != nil:
-		_, port, _ := net.SplitHostPort(newest.Address)
-		_, err := connectPort(ctx, host, port, token)
-		newest.Answer = answer(err)
-		doctor.First(c, doctor.Answers, newest)
+		c.Ask(ctx, newest, func(ctx context.Context) error {
+			_, port, _ := net.SplitHostPort(newest.Address)
+			_, err := connectPort(ctx, host, port, token)
+			return answer(err)
+		})
 	case doctor.First(c, doctor.Locks, locks...):
 	case env(variable) != "":
 		c.Fail("variables", shell.UnsetCommand(variable), "%s names no running companion for %s", variable, c.Dir)
