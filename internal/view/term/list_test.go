@@ -55,8 +55,8 @@ func TestListNamesAgents(t *testing.T) {
 			b.send(opened{ID: name, Path: "/p/" + name, Agent: name, Exists: true, State: editor.StateOpen})
 			b.texts.set(name, "")
 		}
-		b.sees(t, "> "+filepath.FromSlash("/p/Gemini CLI")+"  Gemini CLI\n")
-		b.sees(t, "  "+filepath.FromSlash("/p/Claude Code")+"  Claude Code\n")
+		b.sees(t, "> /p/Gemini CLI  Gemini CLI\n")
+		b.sees(t, "  /p/Claude Code  Claude Code\n")
 	})
 }
 
@@ -65,7 +65,7 @@ func TestOutsideByFolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, Config{})
 		var o editor.Outside
-		for _, path := range []string{"/p/src/a", "/p/b", "/p/src/c", "/p/src/d"} {
+		for _, path := range []string{"/p/src/c", "/p/b", "/p/src/a", "/p/src/d"} {
 			o.Files = append(o.Files, editor.OutsideFile{Path: filepath.FromSlash(path), Change: editor.OutsideChanged})
 		}
 		b.send(outside(o))

@@ -500,7 +500,7 @@ func TestOutside(t *testing.T) {
 			{Path: "/p/a.txt", Change: editor.OutsideChanged}, {Path: "/p/b.txt", Change: editor.OutsideCreated},
 		}})
 		b.sees(t, "3 files changed outside Pollux")
-		b.sees(t, "   /p/\n     big  changed (it is larger than 1 MiB)\n     a.txt  changed\n     b.txt  created")
+		b.sees(t, "   "+filepath.FromSlash("/p/")+"\n     a.txt  changed\n     b.txt  created\n     big  changed (it is larger than 1 MiB)")
 		b.sees(t, "o changes outside Pollux")
 		for _, name := range []string{"a", "b"} {
 			time.Sleep(2 * settleDelay)

@@ -1,6 +1,7 @@
 package term
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -122,8 +123,8 @@ func (m *model) emptyLines() []string {
 // outsideLines returns the list of the files that changed outside Pollux.
 func (m *model) outsideLines() (lines []string) {
 	files := slices.Clone(m.outside.Files)
-	slices.SortStableFunc(files, func(a, b editor.OutsideFile) int {
-		return strings.Compare(filepath.Dir(a.Path), filepath.Dir(b.Path))
+	slices.SortFunc(files, func(a, b editor.OutsideFile) int {
+		return cmp.Or(strings.Compare(filepath.Dir(a.Path), filepath.Dir(b.Path)), strings.Compare(a.Path, b.Path))
 	})
 	for _, l := range m.byFolder(len(files), func(i int) string { return files[i].Path }) {
 		rest := ""
