@@ -47,7 +47,7 @@ var allowed = map[string][]string{
 	"pollux/internal/agent/queue":               {"agent", "outbox"},
 	"pollux/internal/agent/shared":              {"agent", "agent/queue", "jsonl", "jsonrpc", "outbox", "paths", "sys", "termtext"},
 	"pollux/internal/agent/shared/checks":       {"agent/shared", "doctor", "sys"},
-	"pollux/internal/bridge":                    {"agent", "bridge/change", "jsonl", "lazy", "outbox", "paths", "sys", "termtext"},
+	"pollux/internal/bridge":                    {"agent", "bridge/change", "lazy", "mcp", "outbox", "paths", "sys", "termtext"},
 	"pollux/internal/bridge/change":             {"git", "hunk", "lazy", "paths", "sys"},
 	"pollux/internal/bridge/change/changetest":  {},
 	"pollux/internal/cli":                       {"agent", "agent/agents", "agent/checks", "agent/gemini/checks", "agent/gemini/download", "agent/gemini/settings", "agent/queue", "agent/shared", "agent/shared/checks", "bridge", "companion", "companion/journal", "config", "crash", "doctor", "editor", "fakemodel", "ide", "ide/asking", "ide/claudeide", "ide/claudeide/checks", "ide/codexide", "ide/codexide/checks", "ide/copilotide", "ide/copilotide/checks", "ide/geminiide", "ide/geminiide/checks", "ide/geminiide/conformance", "ide/opencode", "install", "lazy", "logfile", "paths", "remote", "sys", "termtext", "typo", "usage", "usage/metrics", "view/lsp", "view/term", "view/tmux", "view/web", "wall"},
@@ -144,8 +144,8 @@ func brokenRule(importer, imported string) string {
 		return "editor and mcp import ground packages only"
 	case at(importer, "companion") && !at(imported, "companion", "editor") && !toGround:
 		return "the companion's core knows no agent: it imports editor and ground packages only"
-	case at(importer, "bridge") && imported != "agent" && !at(imported, "bridge") && !toGround:
-		return "the bridge's core knows no agent: it imports agent and ground packages only"
+	case at(importer, "bridge") && imported != "agent" && imported != "mcp" && !at(imported, "bridge") && !toGround:
+		return "the bridge's core knows no agent: it imports agent, mcp and ground packages only"
 	case at(importer, "view", "remote") && imported != "editor" && !at(imported, importer) && !toGround:
 		return "a view, or remote, imports editor and ground packages only"
 	case importer == "doctor" && at(imported, "agent", "ide"):
@@ -248,6 +248,8 @@ func TestRules(t *testing.T) {
 		"companion -> editor":                     false,
 		"bridge -> agent":                         false,
 		"bridge -> agent/agents":                  true,
+		"bridge -> mcp":                           false,
+		"bridge -> ide/attach":                    true,
 		"bridge/change -> agent/gemini":           true,
 		"bridge -> bridge/change":                 false,
 		"ide -> ide/geminiide":                    false,

@@ -94,7 +94,7 @@ var securityTests = map[string]string{
 	"Values that look like flags are refused":                                                "TestQueryInput",
 	"Running and waiting calls, answers, conversations and jobs are bounded":                 "TestLeavingUsesNoTurn TestChunkCacheIsBounded TestConversationsAreBounded TestOutputIsBounded",
 	"the output that waits for a client that does not read":                                  "TestClientThatDoesNotReadIsGivenUp TestOutbox TestAnswerThatNobodyReads",
-	"Several callers that wait for the same job share no state":                              "TestJobWaitersShareNothing",
+	"Several callers that wait for the same job share nothing that changes":                  "TestJobWaiters",
 	"However the client ends, no process is left behind":                                     "TestBridgeLeavesNoCLI TestWarmStress TestDeafClient TestBridgeEndsForADeafClient TestDeafPluginEnds",
 	"The agent receives only an allow-list of environment variables":                         "TestEnvironment TestGeminiRunners",
 	"the key of one MCP client is never used for another":                                    "TestEnvironmentsDoNotMix TestSourceKey",

@@ -12,9 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"pollux/internal/agent"
+	"pollux/internal/mcp"
 )
 
 const (
@@ -45,12 +44,10 @@ type job struct {
 	mu       sync.Mutex
 	progress string
 	news     chan struct{} // closed at the next report
-	// result makes the job's result, a new one each time: the SDK modifies the results that a
-	// handler returns. It is nil while the job is running.
-	result  func() *mcp.CallToolResult
-	ended   time.Time
-	failed  bool
-	stopped bool // cancel-job ended it
+	result   *mcp.Result   // nil while the job is running
+	ended    time.Time
+	failed   bool
+	stopped  bool // cancel-job ended it
 }
 
 // report sets the progress of the job and wakes its waiters.
@@ -185,13 +182,13 @@ type startInput struct {
 	Arguments json.RawMessage `json:"arguments"`
 }
 
-func (s *Server) startJob(ctx context.Context, req *mcp.CallToolRequest, args startInput) (*mcp.CallToolResult, error) {
+func (s *Server) startJob(ctx context.Context, c *mcp.Call, args startInput) (*mcp.Result, error) {
 	if !slices.Contains(jobTools, args.Tool) {
 		return nil, fmt.Errorf("tool is %q: it must be one of %s", shorten(args.Tool, 60), strings.Join(jobTools, ", "))
 	}
-	in, r := s.question(ctx, req, args.Tool, args.Arguments)
-	if r != nil {
-		return r, nil
+	in, err := s.question(ctx, c, args.Tool, args.Arguments)
+	if err != nil {
+		return unread(err)
 	}
 	if err := s.checkJob(in); err != nil {
 		return nil, err
@@ -203,13 +200,12 @@ func (s *Server) startJob(ctx context.Context, req *mcp.CallToolRequest, args st
 	// The job outlives this call.
 	run, cancel := context.WithCancelCause(context.WithValue(s.jobs.life, jobKey{}, j))
 	j.cancel = cancel
-	err := s.jobs.start(j, func() {
+	err = s.jobs.start(j, func() {
 		defer cancel(nil)
-		result := s.answer(run, req, in)
-		failed := result().IsError
+		result := s.answer(run, c, in)
 		j.mu.Lock()
-		j.result, j.ended, j.failed = result, time.Now(), failed
-		j.stopped = failed && context.Cause(run) == errJobCancelled
+		j.result, j.ended, j.failed = result, time.Now(), result.IsError
+		j.stopped = j.failed && context.Cause(run) == errJobCancelled
 		j.mu.Unlock()
 		close(j.done)
 	})
@@ -217,7 +213,7 @@ func (s *Server) startJob(ctx context.Context, req *mcp.CallToolRequest, args st
 		cancel(nil)
 		return nil, err
 	}
-	r = notice(fmt.Sprintf(`Job %s has started. For its result, call wait-job {"jobId":"%s"}`, j.id, j.id))
+	r := notice(fmt.Sprintf(`Job %s has started. For its result, call wait-job {"jobId":"%s"}`, j.id, j.id))
 	r.Meta["jobId"] = j.id
 	return r, nil
 }
@@ -236,7 +232,7 @@ type waitInput struct {
 	Timeout *Integer `json:"timeout"`
 }
 
-func (s *Server) waitJob(ctx context.Context, req *mcp.CallToolRequest, in waitInput) (*mcp.CallToolResult, error) {
+func (s *Server) waitJob(ctx context.Context, c *mcp.Call, in waitInput) (*mcp.Result, error) {
 	wait := jobWaitTimeout
 	if in.Timeout != nil {
 		wait = time.Duration(*in.Timeout) * time.Millisecond
@@ -249,7 +245,7 @@ func (s *Server) waitJob(ctx context.Context, req *mcp.CallToolRequest, in waitI
 	if err != nil {
 		return nil, err
 	}
-	report := reporter(ctx, req)
+	report := reporter(ctx, c)
 	over := time.NewTimer(wait)
 	defer over.Stop()
 	beat := time.NewTicker(progressInterval)
@@ -259,7 +255,7 @@ func (s *Server) waitJob(ctx context.Context, req *mcp.CallToolRequest, in waitI
 		news, progress, result := j.news, j.progress, j.result
 		j.mu.Unlock()
 		if result != nil {
-			return result(), nil
+			return result, nil
 		}
 		if report != nil && progress != "" {
 			report(progress)
@@ -285,7 +281,7 @@ type cancelInput struct {
 	JobID string `json:"jobId"`
 }
 
-func (s *Server) cancelJob(ctx context.Context, _ *mcp.CallToolRequest, in cancelInput) (*mcp.CallToolResult, error) {
+func (s *Server) cancelJob(ctx context.Context, _ *mcp.Call, in cancelInput) (*mcp.Result, error) {
 	j, err := s.jobs.get(in.JobID)
 	if err != nil {
 		return nil, err
@@ -308,6 +304,6 @@ func (s *Server) cancelJob(ctx context.Context, _ *mcp.CallToolRequest, in cance
 	return notice("cancelled"), nil
 }
 
-func (s *Server) listJobs(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, error) {
+func (s *Server) listJobs(context.Context, *mcp.Call, struct{}) (*mcp.Result, error) {
 	return listed("jobs", s.jobs.list())
 }

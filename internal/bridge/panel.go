@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"pollux/internal/mcp"
 )
 
 // A PanelAnswer is the answer of one agent of a panel.
@@ -109,7 +109,7 @@ func (b *Bridge) Heading(a PanelAnswer) string {
 
 // panelResult returns the answers of a panel as a tool result. cancelled reports whether the
 // client did not wait for all of them.
-func (s *Server) panelResult(req *mcp.CallToolRequest, answers []PanelAnswer, cancelled bool) *mcp.CallToolResult {
+func (s *Server) panelResult(answers []PanelAnswer, cancelled bool) *mcp.Result {
 	var text strings.Builder
 	failures := 0
 	meta := Meta{Model: "several"}
@@ -131,9 +131,9 @@ func (s *Server) panelResult(req *mcp.CallToolRequest, answers []PanelAnswer, ca
 		}
 		meta.DurationMs = max(meta.DurationMs, a.Meta.DurationMs)
 	}
-	r := s.result(req, Answer{Text: strings.TrimSpace(text.String()), Meta: meta}, nil)
+	r := s.result(Answer{Text: strings.TrimSpace(text.String()), Meta: meta}, nil)
 	// The structured content comes at once, so it has room for the beginnings only.
-	room := (pageOf(client(req)).bytes - notesRoom) / len(answers)
+	room := (pageOf(s.client()).bytes - notesRoom) / len(answers)
 	beginnings := slices.Clone(answers)
 	for i, a := range answers {
 		if len(a.Text) > room {
@@ -141,7 +141,7 @@ func (s *Server) panelResult(req *mcp.CallToolRequest, answers []PanelAnswer, ca
 			beginnings[i].Notes = append(slices.Clone(a.Notes), "the text is cut here: the parts of the result have all of it")
 		}
 	}
-	r.StructuredContent = map[string]any{"answers": beginnings}
+	r.Structured = map[string]any{"answers": beginnings}
 	r.IsError = failures == len(answers) || failures > 0 && cancelled
 	return r
 }

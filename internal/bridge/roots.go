@@ -1,23 +1,14 @@
 package bridge
 
-//lint:file-ignore SA1019 the protocol has deprecated roots and given clients nothing in their place
-
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
+	"pollux/internal/mcp"
 	"pollux/internal/paths"
 )
-
-// multiRoundTrip is the first revision of the protocol in which a server does
-// not send requests to its client. Instead the result of a call asks for input,
-// and the client repeats the call with it.
-const multiRoundTrip = "2026-07-28"
-
-const rootsRequest = "roots"
 
 // rootsTimeout limits a request for the client's roots.
 const rootsTimeout = 2 * time.Second
@@ -30,31 +21,23 @@ type roots struct {
 	turn  int // counts how often the client has changed its roots
 }
 
-// watch forgets the root when the client changes its roots.
-func (r *roots) watch(o *mcp.ServerOptions) {
-	o.RootsListChangedHandler = func(context.Context, *mcp.RootsListChangedRequest) {
-		r.mu.Lock()
-		r.known = false
-		r.turn++
-		r.mu.Unlock()
-	}
+// forget forgets the root when the client changes its roots.
+func (r *roots) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.known = false
+	r.turn++
 }
 
-// first returns the client's first root that is a directory on this machine, or
-// "". If it returns a result, that is the answer to the call: a request for the
-// client's roots.
-func (r *roots) first(ctx context.Context, req *mcp.CallToolRequest) (string, *mcp.CallToolResult) {
-	init := req.Session.InitializeParams()
-	if init == nil || init.Capabilities == nil || init.Capabilities.RootsV2 == nil {
-		return "", nil
-	}
-	if rootsAreInput(req) {
-		response, ok := req.Params.InputResponses[rootsRequest]
-		if !ok {
-			return "", &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{rootsRequest: &mcp.ListRootsParams{}}}
+// first returns the client's first root that is a directory on this machine, or "". The error is
+// [mcp.ErrInput].
+func (r *roots) first(ctx context.Context, c *mcp.Call) (string, error) {
+	if c.Stateless() {
+		uris, err := c.Roots(ctx)
+		if errors.Is(err, mcp.ErrInput) {
+			return "", err
 		}
-		list, _ := response.(*mcp.ListRootsResult)
-		return firstRoot(list), nil
+		return firstRoot(uris), nil
 	}
 	r.mu.Lock()
 	root, known, turn := r.root, r.known, r.turn
@@ -64,8 +47,8 @@ func (r *roots) first(ctx context.Context, req *mcp.CallToolRequest) (string, *m
 	}
 	asking, cancel := context.WithTimeout(ctx, rootsTimeout)
 	defer cancel()
-	list, _ := req.Session.ListRoots(asking, nil)
-	root = firstRoot(list)
+	uris, _ := c.Roots(asking)
+	root = firstRoot(uris)
 	// Also remember a client that does not answer, or each call would wait.
 	r.mu.Lock()
 	if ctx.Err() == nil && r.turn == turn {
@@ -75,19 +58,10 @@ func (r *roots) first(ctx context.Context, req *mcp.CallToolRequest) (string, *m
 	return root, nil
 }
 
-// rootsAreInput reports whether a client that has roots sends them as input of a call.
-func rootsAreInput(req *mcp.CallToolRequest) bool {
-	init := req.Session.InitializeParams()
-	return init != nil && init.ProtocolVersion >= multiRoundTrip
-}
-
 // firstRoot returns the first root that is a directory on this machine, or "".
-func firstRoot(list *mcp.ListRootsResult) string {
-	if list == nil {
-		return ""
-	}
-	for _, root := range list.Roots {
-		if dir, ok := paths.FromURL(root.URI); ok {
+func firstRoot(uris []string) string {
+	for _, uri := range uris {
+		if dir, ok := paths.FromURL(uri); ok {
 			if dir, err := workingDirectory(dir); err == nil {
 				return dir
 			}

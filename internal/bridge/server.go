@@ -7,21 +7,21 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
+	"io"
 	"maps"
 	"math"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"pollux/internal/agent"
 	"pollux/internal/bridge/change"
 	"pollux/internal/lazy"
+	"pollux/internal/mcp"
 )
 
 // A pageSize is the amount of text that a client accepts in one result: bytes,
@@ -128,61 +128,80 @@ func fill(row *agent.Agent, text string) string {
 
 // A Server serves the tools of a bridge to one MCP client.
 type Server struct {
-	b      *Bridge
-	mcp    *mcp.Server
-	roots  roots
-	jobs   *jobs
-	called atomic.Bool // a tool was called: see ahead
+	b       *Bridge
+	mcp     *mcp.Server
+	tools   []mcp.Tool
+	session *mcp.Session // set by Run
+	roots   roots
+	jobs    *jobs
+	called  atomic.Bool // a tool was called: see ahead
+	known   sync.Once   // the client has said who it is: see received
 }
+
+const (
+	// maxMessage limits a message, in bytes.
+	maxMessage = 32 << 20
+	// answerTimeout limits the wait for the last answers after the end of the input, and
+	// lastAnswersTimeout after the end of Run's context.
+	answerTimeout      = 10 * time.Second
+	lastAnswersTimeout = 5 * time.Second
+)
 
 // NewServer returns an MCP server for the bridge.
 func NewServer(b *Bridge) *Server {
 	s := &Server{b: b, jobs: newJobs(b.life)}
 	all := b.usable()
 	row := b.spoken(all)
-	options := &mcp.ServerOptions{
-		Instructions: instructions(row, searching(all)),
-		Logger:       sdkLog(b.log),
-		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
+	s.mcp = mcp.New(mcp.Config{
+		Title: title(row), Version: b.cfg.Version, Instructions: instructions(row, searching(all)),
+		Log: b.log, Versions: mcp.AllVersions, MaxSessions: 1, Grace: answerTimeout,
+	})
+	for _, t := range s.table(row, all) {
+		t.Schema, t.Run, t.Concurrent = encode(t.schema), s.ahead(t), true
+		s.tools = append(s.tools, t.Tool)
 	}
-	s.roots.watch(options)
-	s.mcp = mcp.NewServer(&mcp.Implementation{
-		Name: "pollux", Title: title(row), Version: b.cfg.Version,
-	}, options)
-	if b.cfg.AheadDir != "" {
-		s.mcp.AddReceivingMiddleware(s.aheadOfCalls)
-	}
-	for _, t := range s.tools(row, all) {
-		s.mcp.AddTool(t.tool, s.ahead(t))
-	}
+	slices.SortFunc(s.tools, func(a, b mcp.Tool) int { return strings.Compare(a.Name, b.Name) })
 	return s
 }
 
-// sdkLog returns the log for the SDK. Below the level info it is silent, because the SDK
-// reports an ordinary end as an error.
-func sdkLog(log *slog.Logger) *slog.Logger {
-	if log.Enabled(context.Background(), slog.LevelInfo) {
-		return log
+// Run serves one client on a pair of pipes until it disconnects or the context ends. Then Run
+// closes the bridge, which cancels the calls, and waits for the answers, unless the client
+// does not read them in time. It also waits for the client's jobs.
+func (s *Server) Run(ctx context.Context, in io.Reader, out io.Writer) error {
+	defer s.jobs.close()
+	end := func() { go s.b.Close() }
+	session, err := s.mcp.NewSession(mcp.Dialect{Tools: s.tools, Received: s.received, InputEnded: end})
+	if err != nil {
+		return err
 	}
-	return slog.New(slog.DiscardHandler)
+	s.session = session
+	closed := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(closed)
+		end()
+		last, cancel := context.WithTimeout(context.Background(), lastAnswersTimeout)
+		defer cancel()
+		s.mcp.Close(last)
+	})
+	session.Serve(mcp.Pipes(in, out, maxMessage))
+	if !stop() {
+		<-closed
+	}
+	return nil
 }
 
-// Run serves one client until it disconnects or the context ends. Then Run
-// cancels the client's jobs and waits for them.
-func (s *Server) Run(ctx context.Context, t mcp.Transport) error {
-	defer s.jobs.close()
-	return s.mcp.Run(ctx, t)
-}
+// A handler is a [mcp.Tool.Run].
+type handler = func(context.Context, *mcp.Call) (*mcp.Result, error)
 
 type tool struct {
-	tool   *mcp.Tool
-	handle mcp.ToolHandler
+	mcp.Tool
+	schema map[string]any // of the arguments
 }
 
 // withLargeResult asks a client not to move a large result to a file, because
 // edits are not paged.
 func (t tool) withLargeResult() tool {
-	t.tool.Meta = mcp.Meta{"anthropic/maxResultSizeChars": 200_000}
+	t.Meta = map[string]any{"anthropic/maxResultSizeChars": 200_000}
 	return t
 }
 
@@ -190,19 +209,28 @@ func (t tool) withLargeResult() tool {
 // structured content in each result that is not an error, and may hide the text of one
 // that has any: a tool whose answer is text must have no schema.
 func (t tool) withOutput(schema map[string]any) tool {
-	t.tool.OutputSchema = schema
+	t.Output = encode(schema)
 	return t
 }
 
-// tools returns the tools for asking all of these agents. row is [Bridge.spoken].
-func (s *Server) tools(row *agent.Agent, all []*asked) []tool {
+// encode returns JSON of a value that consists of texts, numbers and lists.
+func encode(v any) string {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return string(data)
+}
+
+// table returns the tools for asking all of these agents. row is [Bridge.spoken].
+func (s *Server) table(row *agent.Agent, all []*asked) []tool {
 	no, yes := new(false), new(true)
 	var (
-		asks      = mcp.ToolAnnotations{OpenWorldHint: yes}
-		asksData  = mcp.ToolAnnotations{OpenWorldHint: yes, ReadOnlyHint: true}
-		asksAgain = mcp.ToolAnnotations{OpenWorldHint: yes, ReadOnlyHint: true, IdempotentHint: true}
-		reads     = mcp.ToolAnnotations{OpenWorldHint: no, ReadOnlyHint: true, IdempotentHint: true}
-		ends      = mcp.ToolAnnotations{OpenWorldHint: no, IdempotentHint: true}
+		asks      = mcp.Hints{OpenWorld: yes}
+		asksData  = mcp.Hints{OpenWorld: yes, ReadOnly: true}
+		asksAgain = mcp.Hints{OpenWorld: yes, ReadOnly: true, Idempotent: true}
+		reads     = mcp.Hints{OpenWorld: no, ReadOnly: true, Idempotent: true}
+		ends      = mcp.Hints{OpenWorld: no, Idempotent: true}
 	)
 	text := func(description string) map[string]any { return schemaOf("string", fill(row, description)) }
 	integer := func(description string, least, most int) map[string]any {
@@ -227,18 +255,18 @@ func (s *Server) tools(row *agent.Agent, all []*asked) []tool {
 	// own holds the inputs of the tool alone; others are those in shared.
 	define := func(
 		name, title, description string, own map[string]any, others, required []string,
-		hints mcp.ToolAnnotations, handle mcp.ToolHandler,
+		hints mcp.Hints, run handler,
 	) tool {
 		properties := make(map[string]any)
 		maps.Copy(properties, own)
 		for _, other := range others {
 			properties[other] = shared[other]
 		}
-		hints.Title, hints.DestructiveHint = fill(row, title), no
-		return tool{&mcp.Tool{
-			Name: name, Title: hints.Title, Description: fill(row, description), Annotations: &hints,
-			InputSchema: map[string]any{"type": "object", "properties": properties, "required": required, "additionalProperties": false},
-		}, handle}
+		hints.Title, hints.Destructive = fill(row, title), no
+		return tool{
+			mcp.Tool{Name: name, Description: fill(row, description), Hints: &hints, Run: run},
+			map[string]any{"type": "object", "properties": properties, "required": required, "additionalProperties": false},
+		}
 	}
 	none := []string{}
 	inJobs := slices.Clone(jobTools)
@@ -257,18 +285,18 @@ func (s *Server) tools(row *agent.Agent, all []*asked) []tool {
 					"Nothing is written."),
 			},
 			[]string{"files", "model", "workingDirectory", "timeout", "maxResponseLength", "sessionId"},
-			[]string{"prompt"}, asks, s.handler(queryTool)).withLargeResult(),
+			[]string{"prompt"}, asks, s.asking(queryTool)).withLargeResult(),
 		define(changeTool, "Propose Changes",
 			"Ask {{model}} to change files. Returns the edits and a unified diff for you to apply. Nothing is written.",
 			map[string]any{"prompt": text("What to change, with everything that {{model}} needs to know.")},
 			[]string{"files", "model", "workingDirectory", "timeout", "maxResponseLength", "sessionId"},
-			[]string{"prompt"}, asks, s.handler(changeTool)).withLargeResult().withOutput(changesSchema),
+			[]string{"prompt"}, asks, s.asking(changeTool)).withLargeResult().withOutput(changesSchema),
 		define(searchTool, "Web Search",
 			"Ask {{model}} to search the web and to answer with sources: current versions, documentation, news, "+
 				"error messages.",
 			map[string]any{"query": text("What to find out.")},
 			[]string{"model", "workingDirectory", "timeout", "maxResponseLength"},
-			[]string{"query"}, asksAgain, s.handler(searchTool)),
+			[]string{"query"}, asksAgain, s.asking(searchTool)),
 		define(structuredTool, "Structured Output",
 			"Ask {{model}} for JSON that is valid under your JSON Schema: extraction, classification, data with "+
 				"a fixed shape. {{model}} may correct an invalid answer once. If it is still invalid, the call "+
@@ -282,7 +310,7 @@ func (s *Server) tools(row *agent.Agent, all []*asked) []tool {
 				},
 			},
 			[]string{"files", "model", "workingDirectory", "timeout"},
-			[]string{"prompt", "schema"}, asksData, s.handler(structuredTool)),
+			[]string{"prompt", "schema"}, asksData, s.asking(structuredTool)),
 		define("fetch-chunk", "Fetch Cached Chunk",
 			fmt.Sprintf("Get another part of a long answer from query or search. Parts are kept for %d minutes.",
 				int(cached.after.Minutes())),
@@ -324,7 +352,7 @@ func (s *Server) tools(row *agent.Agent, all []*asked) []tool {
 		offerAgents(tools, all)
 	}
 	if !searching(all) {
-		tools = slices.DeleteFunc(tools, func(t tool) bool { return t.tool.Name == searchTool })
+		tools = slices.DeleteFunc(tools, func(t tool) bool { return t.Name == searchTool })
 	}
 	return tools
 }
@@ -339,10 +367,10 @@ func searching(all []*asked) bool {
 func offerAgents(tools []tool, all []*asked) {
 	for _, t := range tools {
 		able := all
-		if t.tool.Name == searchTool {
+		if t.Name == searchTool {
 			able = only(all, (*asked).searches)
 		}
-		if !slices.Contains(jobTools, t.tool.Name) || len(able) == 0 {
+		if !slices.Contains(jobTools, t.Name) || len(able) == 0 {
 			continue
 		}
 		var described []string
@@ -353,9 +381,9 @@ func offerAgents(tools []tool, all []*asked) {
 			"type": "string", "enum": names(able),
 			"description": "The agent to ask: " + strings.Join(described, ", ") + ". Omit it to let Pollux choose another agent than you.",
 		}
-		properties := t.tool.InputSchema.(map[string]any)["properties"].(map[string]any)
+		properties := t.schema["properties"].(map[string]any)
 		properties["agent"] = one
-		if t.tool.Name == queryTool {
+		if t.Name == queryTool {
 			properties["agents"] = map[string]any{
 				"type": "array", "items": map[string]any{"type": "string", "enum": names(able)}, "minItems": 2,
 				"description": "Several agents to ask the same question at the same time, instead of agent. Each answers on its own.",
@@ -364,75 +392,67 @@ func offerAgents(tools []tool, all []*asked) {
 	}
 }
 
-// client returns the name of the MCP client that calls.
-func client(req *mcp.CallToolRequest) string { return clientName(req.Session) }
-
-// clientName returns the name of an MCP client, or "" before it has introduced itself.
-func clientName(session mcp.Session) string {
-	if s, ok := session.(*mcp.ServerSession); ok && s.InitializeParams() != nil && s.InitializeParams().ClientInfo != nil {
-		return s.InitializeParams().ClientInfo.Name
-	}
-	return ""
+// client returns the name of the MCP client, or "" before it has introduced itself.
+func (s *Server) client() string {
+	name, _ := s.session.ClientInfo()
+	return name
 }
 
-// handler returns the handler of a tool that asks an agent.
-func (s *Server) handler(tool string) mcp.ToolHandler {
-	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		in, r := s.question(ctx, req, tool, req.Params.Arguments)
-		if r != nil {
-			return r, nil
+// asking returns the handler of a tool that asks an agent.
+func (s *Server) asking(tool string) handler {
+	return func(ctx context.Context, c *mcp.Call) (*mcp.Result, error) {
+		in, err := s.question(ctx, c, tool, c.Args)
+		if err != nil {
+			return unread(err)
 		}
-		return s.answer(ctx, req, in)(), nil
+		return s.answer(ctx, c, in), nil
 	}
 }
 
-// question reads the arguments of a tool that asks an agent. If it returns a result, that is
-// the answer to the call.
-func (s *Server) question(ctx context.Context, req *mcp.CallToolRequest, tool string, args json.RawMessage) (Input, *mcp.CallToolResult) {
+// question reads the arguments of a tool that asks an agent. The error is for unread.
+func (s *Server) question(ctx context.Context, c *mcp.Call, tool string, args json.RawMessage) (Input, error) {
 	switch tool {
 	case searchTool:
 		in := new(SearchInput)
-		return in, s.input(ctx, req, args, in, &in.Common)
+		return in, s.input(ctx, c, args, in, &in.Common)
 	case structuredTool:
 		in := new(StructuredInput)
-		return in, s.input(ctx, req, args, in, &in.Common)
+		return in, s.input(ctx, c, args, in, &in.Common)
 	}
 	in := new(QueryInput)
-	r := s.input(ctx, req, args, in, &in.Common)
+	err := s.input(ctx, c, args, in, &in.Common)
 	in.ChangeMode = in.ChangeMode || tool == changeTool
-	return in, r
+	return in, err
 }
 
-// answer asks an agent, or several. It returns a function that makes the result of the call,
-// a new one each time.
-func (s *Server) answer(ctx context.Context, req *mcp.CallToolRequest, in Input) func() *mcp.CallToolResult {
-	report := reporter(ctx, req)
+// answer asks an agent, or several.
+func (s *Server) answer(ctx context.Context, c *mcp.Call, in Input) *mcp.Result {
+	report := reporter(ctx, c)
 	q, ok := in.(*QueryInput)
 	if !ok || len(q.Agents) == 0 {
 		a, err := s.b.Ask(ctx, in, report)
-		return func() *mcp.CallToolResult { return s.result(req, a, err) }
+		return s.result(a, err)
 	}
 	answers, err := s.b.Panel(ctx, *q, report, nil)
 	if err != nil {
-		return func() *mcp.CallToolResult { return failed(err, Meta{}) }
+		return failed(err, Meta{})
 	}
-	cancelled := ctx.Err() != nil
-	return func() *mcp.CallToolResult { return s.panelResult(req, answers, cancelled) }
+	return s.panelResult(answers, ctx.Err() != nil)
 }
 
 // local returns the handler of a tool that asks no agent. It reads the arguments for f, and
 // makes a result of its error.
-func local[In any](s *Server, f func(context.Context, *mcp.CallToolRequest, In) (*mcp.CallToolResult, error)) mcp.ToolHandler {
-	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+func local[In any](s *Server, f func(context.Context, *mcp.Call, In) (*mcp.Result, error)) handler {
+	return func(ctx context.Context, c *mcp.Call) (*mcp.Result, error) {
 		var in In
-		if r := s.input(ctx, req, req.Params.Arguments, &in, nil); r != nil {
-			return r, nil
+		if err := s.input(ctx, c, c.Args, &in, nil); err != nil {
+			return unread(err)
 		}
-		r, err := f(ctx, req, in)
-		if err != nil {
-			r = refused(err)
+		r, err := f(ctx, c, in)
+		if err != nil && !errors.Is(err, mcp.ErrInput) {
+			return refused(err), nil
 		}
-		return r, nil
+		return r, err
 	}
 }
 
@@ -441,7 +461,7 @@ type chunkInput struct {
 	ChunkIndex *Integer `json:"chunkIndex"`
 }
 
-func (s *Server) fetchChunk(_ context.Context, _ *mcp.CallToolRequest, in chunkInput) (*mcp.CallToolResult, error) {
+func (s *Server) fetchChunk(_ context.Context, _ *mcp.Call, in chunkInput) (*mcp.Result, error) {
 	switch {
 	case in.CacheKey == "":
 		return nil, errors.New("cacheKey is missing: pass the one from the first part")
@@ -455,7 +475,7 @@ func (s *Server) fetchChunk(_ context.Context, _ *mcp.CallToolRequest, in chunkI
 	return page(text, in.CacheKey, int(*in.ChunkIndex), total, nil, meta(Meta{Model: "none"})), nil
 }
 
-func (s *Server) listSessions(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, error) {
+func (s *Server) listSessions(context.Context, *mcp.Call, struct{}) (*mcp.Result, error) {
 	return listed("sessions", s.b.conversations.list())
 }
 
@@ -463,7 +483,7 @@ type sessionInput struct {
 	SessionID string `json:"sessionId"`
 }
 
-func (s *Server) closeSession(_ context.Context, _ *mcp.CallToolRequest, in sessionInput) (*mcp.CallToolResult, error) {
+func (s *Server) closeSession(_ context.Context, _ *mcp.Call, in sessionInput) (*mcp.Result, error) {
 	if !s.b.conversations.close(in.SessionID) {
 		return nil, errors.New("there is no such session: list-sessions returns the existing ones")
 	}
@@ -471,28 +491,28 @@ func (s *Server) closeSession(_ context.Context, _ *mcp.CallToolRequest, in sess
 }
 
 // text returns a result with one text.
-func text(s string, m Meta) *mcp.CallToolResult {
-	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: s}}, Meta: meta(m)}
+func text(s string, m Meta) *mcp.Result {
+	return &mcp.Result{Texts: []string{s}, Meta: meta(m)}
 }
 
 // notice returns a result that no model wrote.
-func notice(s string) *mcp.CallToolResult { return text(s, Meta{Model: "none"}) }
+func notice(s string) *mcp.Result { return text(s, Meta{Model: "none"}) }
 
 // refused returns the error of a call that asked no model.
-func refused(err error) *mcp.CallToolResult { return failed(err, Meta{Model: "none"}) }
+func refused(err error) *mcp.Result { return failed(err, Meta{Model: "none"}) }
 
 // listed returns a list as text and as structured content.
-func listed(name string, list any) (*mcp.CallToolResult, error) {
+func listed(name string, list any) (*mcp.Result, error) {
 	data, err := json.Marshal(map[string]any{name: list})
 	if err != nil {
 		return nil, err
 	}
 	r := notice(string(data))
-	r.StructuredContent = json.RawMessage(data)
+	r.Structured = json.RawMessage(data)
 	return r, nil
 }
 
-func (s *Server) ping(ctx context.Context, _ *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, error) {
+func (s *Server) ping(ctx context.Context, _ *mcp.Call, _ struct{}) (*mcp.Result, error) {
 	start := time.Now()
 	state, err := s.b.Ping(ctx)
 	r := text(state, Meta{DurationMs: time.Since(start).Milliseconds(), Model: "none"})
@@ -548,27 +568,35 @@ func (b *Bridge) Ping(ctx context.Context) (string, error) {
 	return strings.TrimSuffix(out.String(), "\n"), err
 }
 
-// input reads a tool's arguments into in. If it returns a result, that is the
-// answer to the call: an error, or a request for the client's roots.
-func (s *Server) input(ctx context.Context, req *mcp.CallToolRequest, args json.RawMessage, in any, common *Common) *mcp.CallToolResult {
+// input reads a tool's arguments into in. The error is for unread.
+func (s *Server) input(ctx context.Context, c *mcp.Call, args json.RawMessage, in any, common *Common) (err error) {
 	if len(args) == 0 {
 		args = json.RawMessage("{}")
 	}
 	dec := json.NewDecoder(bytes.NewReader(args))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(in); err != nil {
-		return failed(fmt.Errorf("%s: see the tool's input schema", explain(err)), Meta{})
+		return fmt.Errorf("%s: see the tool's input schema", explain(err))
 	}
 	if common == nil {
 		return nil
 	}
-	common.client = client(req)
+	common.client = s.client()
 	if filepath.IsAbs(common.WorkingDirectory) {
 		return nil
 	}
-	root, result := s.roots.first(ctx, req)
+	root, err := s.roots.first(ctx, c)
 	common.WorkingDirectory = filepath.Join(root, common.WorkingDirectory)
-	return result
+	return err
+}
+
+// unread returns the result of a call whose arguments could not be read, or the error if the
+// client repeats the call.
+func unread(err error) (*mcp.Result, error) {
+	if errors.Is(err, mcp.ErrInput) {
+		return nil, err
+	}
+	return failed(err, Meta{}), nil
 }
 
 // explain describes an error in a tool's arguments.
@@ -602,28 +630,20 @@ func explain(err error) string {
 
 // reporter returns a function that sends progress notifications, or nil if the
 // client did not ask for any.
-func reporter(ctx context.Context, req *mcp.CallToolRequest) func(string) {
+func reporter(ctx context.Context, c *mcp.Call) func(string) {
 	if j, ok := ctx.Value(jobKey{}).(*job); ok {
 		return j.report
 	}
-	token := req.Params.GetProgressToken()
-	if token == nil {
-		return nil
-	}
-	n := 0.0
-	return func(message string) {
-		n++
-		req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: n, Message: message})
-	}
+	return c.Reporter(ctx)
 }
 
 // result returns an answer as a tool result. It stores a long answer, and
 // returns the first page.
-func (s *Server) result(req *mcp.CallToolRequest, a Answer, err error) *mcp.CallToolResult {
+func (s *Server) result(a Answer, err error) *mcp.Result {
 	if err != nil {
 		r := failed(err, a.Meta)
 		if a.Changes != nil {
-			r.StructuredContent = a.Changes
+			r.Structured = a.Changes
 		}
 		return r
 	}
@@ -633,11 +653,11 @@ func (s *Server) result(req *mcp.CallToolRequest, a Answer, err error) *mcp.Call
 			r.Meta["notes"] = a.Notes
 		}
 		if strings.HasPrefix(a.Text, "{") { // the protocol requires structured content to be an object
-			r.StructuredContent = json.RawMessage(a.Text)
+			r.Structured = json.RawMessage(a.Text)
 		}
 		return r
 	}
-	size := pageOf(client(req))
+	size := pageOf(s.client())
 	if id := a.Meta.SessionID; id != "" {
 		a.Notes = append(a.Notes, fmt.Sprintf("to continue this conversation, pass sessionId %q", id))
 	}
@@ -654,7 +674,7 @@ func (s *Server) result(req *mcp.CallToolRequest, a Answer, err error) *mcp.Call
 	}
 	r := page(pieces[0], key, 1, len(pieces), notes, meta(a.Meta))
 	if a.Changes != nil {
-		r.StructuredContent = a.Changes
+		r.Structured = a.Changes
 	}
 	return r
 }
@@ -673,7 +693,7 @@ func bracket(notes []string, room int) (lines []string) {
 
 // page returns one part of an answer. The first content is the part alone, so
 // that a client can join the parts.
-func page(text, key string, index, total int, notes []string, m mcp.Meta) *mcp.CallToolResult {
+func page(text, key string, index, total int, notes []string, m map[string]any) *mcp.Result {
 	if total > 1 {
 		where := fmt.Sprintf("[Part %d of %d", index, total)
 		if index < total {
@@ -682,9 +702,9 @@ func page(text, key string, index, total int, notes []string, m mcp.Meta) *mcp.C
 		notes = append(notes, where+"]")
 		m["chunk"] = map[string]any{"cacheKey": key, "index": index, "total": total}
 	}
-	r := &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}, Meta: m}
+	r := &mcp.Result{Texts: []string{text}, Meta: m}
 	if len(notes) > 0 {
-		r.Content = append(r.Content, &mcp.TextContent{Text: strings.Join(notes, "\n")})
+		r.Texts = append(r.Texts, strings.Join(notes, "\n"))
 	}
 	return r
 }
@@ -693,7 +713,7 @@ func page(text, key string, index, total int, notes []string, m mcp.Meta) *mcp.C
 const maxPartial = 4 << 10
 
 // failed returns an error as a tool result.
-func failed(err error, m Meta) *mcp.CallToolResult {
+func failed(err error, m Meta) *mcp.Result {
 	text := err.Error()
 	var f *Failure
 	if errors.As(err, &f) && f.Partial != "" {
@@ -703,16 +723,16 @@ func failed(err error, m Meta) *mcp.CallToolResult {
 		}
 		text += "\n\nThe incomplete answer:\n\n" + part
 	}
-	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}, Meta: meta(m), IsError: true}
+	return &mcp.Result{Texts: []string{text}, Meta: meta(m), IsError: true}
 }
 
 // meta returns m as the _meta of a result.
-func meta(m Meta) mcp.Meta {
+func meta(m Meta) map[string]any {
 	data, err := json.Marshal(m)
 	if err != nil {
 		panic(err)
 	}
-	out := make(mcp.Meta)
+	out := make(map[string]any)
 	if err := json.Unmarshal(data, &out); err != nil {
 		panic(err)
 	}

@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -64,26 +62,8 @@ gives both names. ` + "`pollux help pool`" + ` explains it.`,
 // serveBridge serves a bridge to the client on the standard streams, until the
 // client disconnects or ctx ends.
 func serveBridge(ctx context.Context, b *bridge.Bridge, streams IO) error {
-	// The server waits for its calls before it ends. Closing the bridge cancels
-	// them, after a signal or when the client has disconnected.
-	defer context.AfterFunc(ctx, func() { b.Close() })()
-	// After a signal, the last answers may wait for a client that does not read.
-	// The end of this context fails their writes, so that the calls end.
-	last, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastAnswersTimeout, cancel) })()
-	err := await(last, func() error {
-		return bridge.NewServer(b).Run(ctx, bridge.Stdio(last, streams.In, streams.Out, func() { go b.Close() }))
-	})
-	if err == nil || ctx.Err() != nil || errors.Is(err, io.EOF) {
-		return nil
-	}
-	return err
+	return bridge.NewServer(b).Run(ctx, streams.In, streams.Out)
 }
-
-// lastAnswersTimeout limits how long the bridge may write its last answers after
-// a signal.
-const lastAnswersTimeout = 5 * time.Second
 
 // once configures a bridge for a single call: no process stays warm.
 func once(cfg *bridge.Config) { cfg.Runner.Kind, cfg.NoPool = agent.Spawned, true }

@@ -57,7 +57,7 @@ func TestBridgeEndsForADeafClient(t *testing.T) {
 		signal()
 		select {
 		case err := <-ended:
-			if took := time.Since(signalled); err != nil || took > lastAnswersTimeout+time.Second {
+			if took := time.Since(signalled); err != nil || took > 6*time.Second {
 				t.Errorf("the bridge ended after %s: %v", took, err)
 			}
 		case <-time.After(time.Hour):
@@ -65,7 +65,6 @@ func TestBridgeEndsForADeafClient(t *testing.T) {
 		}
 		in.Close()
 		out.Close()
-		<-time.After(time.Minute) // the server waits for the answer that cannot be written
 	})
 }
 

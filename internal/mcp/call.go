@@ -97,7 +97,15 @@ func (c *Call) OnCanceled(f func()) {
 	c.onCanceled = f
 }
 
-const methodCall = "tools/call"
+const (
+	methodCall     = "tools/call"
+	methodCanceled = "notifications/cancelled"
+)
+
+// canceled are the parameters of methodCanceled.
+type canceled struct {
+	ID json.RawMessage `json:"requestId"`
+}
 
 // methods are the methods of requests.
 var methods = map[string]func(*Session, *Call, message){
@@ -141,10 +149,8 @@ func (s *Session) receive(m message, put func(*outgoing)) bool {
 		s.answered(m)
 	case m.Method == "notifications/initialized":
 		s.greet()
-	case m.Method == "notifications/cancelled":
-		var p struct {
-			ID json.RawMessage `json:"requestId"`
-		}
+	case m.Method == methodCanceled:
+		var p canceled
 		if jsonrpc.Decode(m.Params, &p) == nil {
 			s.cancelCall(p.ID)
 		}
@@ -337,16 +343,19 @@ func (c *Call) run(tool *Tool) {
 		c.later = true
 		c.session.idleLocked()
 	case c.drop():
-	case err == errInput:
+	case errors.Is(err, ErrInput):
 		c.askForRoots()
 	default:
 		c.Answer(r, err, nil)
 	}
 }
 
+// Stateless reports whether the call follows the version of MCP of that name.
+func (c *Call) Stateless() bool { return c.stateless }
+
 // Roots returns the URIs of the agent's folders, or none if it cannot name them. An agent that
-// follows [Stateless] is not asked: if it has not sent them with the call, [Tool.Run] returns the
-// error, and the agent repeats the call with them.
+// follows [Stateless] is not asked: if it has not sent them with the call, the error is [ErrInput].
+// Roots of such a call are read before [Tool.Run] returns.
 func (c *Call) Roots(ctx context.Context) (uris []string, err error) {
 	if !c.stateless {
 		return c.session.Roots(ctx)
@@ -356,7 +365,7 @@ func (c *Call) Roots(ctx context.Context) (uris []string, err error) {
 	}
 	var inputs map[string]json.RawMessage
 	if jsonrpc.Decode(c.inputs, &inputs) != nil || inputs[inputRoots] == nil {
-		return nil, errInput
+		return nil, ErrInput
 	}
 	return rootURIs(inputs[inputRoots])
 }

@@ -637,6 +637,20 @@ func TestRoots(t *testing.T) {
 			t.Errorf("an agent without roots was asked: %v", err)
 		}
 	})
+	run(t, func(t *testing.T, f *fixture) {
+		a := f.connect()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		got := make(chan error, 1)
+		go func() { _, err := a.session.Roots(ctx); got <- err }()
+		<-a.out
+		if err := <-got; !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("an agent that does not answer: %v", err)
+		}
+		if got := <-a.out; got != `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}` {
+			t.Error(got)
+		}
+	})
 }
 
 // FuzzReceive checks that no message stops a session.

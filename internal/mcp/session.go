@@ -348,6 +348,7 @@ func (s *Session) Roots(ctx context.Context) (uris []string, err error) {
 	select {
 	case m = <-answer:
 	case <-ctx.Done():
+		s.Notify(methodCanceled, canceled{json.RawMessage(strconv.Itoa(id))}, 0, nil)
 		return nil, ctx.Err()
 	case <-s.Ctx.Done():
 		return nil, ErrUndelivered

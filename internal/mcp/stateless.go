@@ -102,8 +102,9 @@ func (c *Call) listHead() head {
 	return h
 }
 
-// errInput is the error of [Call.Roots] for a call that the client repeats with its roots.
-var errInput = errors.New("the client repeats the call with its roots")
+// ErrInput is the error of [Call.Roots] for a call that the client repeats with its roots. It is
+// also an error of [Tool.Run].
+var ErrInput = errors.New("the client repeats the call with its roots")
 
 // askForRoots answers the call with a request for the client's roots.
 func (c *Call) askForRoots() {

@@ -156,7 +156,7 @@ func (s *Session) readFrame(data []byte) {
 		}
 	}
 	if len(batch) == 0 {
-		s.refuse(jsonrpc.CodeInvalidRequest, "a batch is empty: send a message")
+		s.refuse(jsonrpc.CodeInvalidRequest, "a batch is empty: send one message per line")
 	}
 	for _, one := range batch {
 		m, err := parse(one)
@@ -164,10 +164,10 @@ func (s *Session) readFrame(data []byte) {
 		case err == nil:
 			s.receive(m, s.toOutbox)
 		case !json.Valid(one):
-			s.refuse(jsonrpc.CodeParseError, "a message is not JSON: send each on one line")
+			s.refuse(jsonrpc.CodeParseError, "a line is not JSON: send one message per line")
 		default:
 			s.server.cfg.Log.Debug("what an agent sends is not a message", "err", err)
-			s.refuse(jsonrpc.CodeInvalidRequest, "this is not a JSON-RPC 2.0 message: see the specification of MCP")
+			s.refuse(jsonrpc.CodeInvalidRequest, "a line is not a JSON-RPC 2.0 message: see the specification of MCP")
 		}
 	}
 }

@@ -27,8 +27,7 @@ func dial(t *testing.T, b *Bridge) *wire {
 	out, ours := io.Pipe()
 	w := &wire{in: in, out: bufio.NewScanner(out), ended: make(chan error, 1)}
 	go func() {
-		ctx := context.Background()
-		w.ended <- NewServer(b).Run(ctx, Stdio(ctx, theirs, ours, func() { go b.Close() }))
+		w.ended <- NewServer(b).Run(context.Background(), theirs, ours)
 		ours.Close()
 	}()
 	t.Cleanup(func() {
@@ -155,10 +154,7 @@ func TestDeafClient(t *testing.T) {
 		theirs, in := io.Pipe()
 		out, ours := io.Pipe()
 		ended := make(chan error, 1)
-		go func() {
-			ctx := context.Background()
-			ended <- NewServer(b).Run(ctx, Stdio(ctx, theirs, ours, func() { go b.Close() }))
-		}()
+		go func() { ended <- NewServer(b).Run(context.Background(), theirs, ours) }()
 		fmt.Fprintln(in, hello)
 		for i := range 5 {
 			fmt.Fprintln(in, query(fmt.Sprint(i+1), "hi"))
