@@ -7,7 +7,7 @@ import (
 	"io"
 	"sync"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"pollux/internal/ide/geminiide/client"
 )
 
 // Remote translates this protocol for package remote.
@@ -21,20 +21,15 @@ func (Remote) Greet(ctx context.Context, conn io.ReadWriter) (title string, root
 		io.ReadWriter
 		io.Closer
 	}{conn, io.NopCloser(nil)}
-	client := mcp.NewClient(&mcp.Implementation{Name: "pollux-connect", Version: "0"}, nil)
-	session, err := client.Connect(ctx, &mcp.IOTransport{Reader: stream, Writer: stream}, nil)
+	there, err := client.GreetStream(ctx, stream, "pollux-connect")
 	if err != nil {
 		return "", nil, err
 	}
-	defer session.Close()
-	res := session.InitializeResult()
-	if data, err := json.Marshal(res.Capabilities.Experimental[RootsCapability]); err == nil {
-		var capability struct{ Roots []string }
-		if json.Unmarshal(data, &capability) == nil {
-			roots = capability.Roots
-		}
+	var capability struct {
+		Roots []string `json:"roots"`
 	}
-	return res.ServerInfo.Title, roots, nil
+	json.Unmarshal(there.Experimental[RootsCapability], &capability)
+	return there.Title, capability.Roots, nil
 }
 
 // Translate returns functions that translate the paths in the messages of one

@@ -6,14 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os/exec"
 	"slices"
 	"strconv"
+	"syscall"
 	"time"
-
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"pollux/internal/doctor"
 	"pollux/internal/ide/geminiide"
@@ -26,6 +26,8 @@ const (
 	answerTimeout = 3 * time.Second
 	// commandTimeout limits the wait for a command, which may connect to another host.
 	commandTimeout = 30 * time.Second
+	// exitTimeout is how long a command may take to end, and again after SIGTERM.
+	exitTimeout = time.Second
 )
 
 // checkConnection tries to connect in the order in which Gemini CLI does: the port
@@ -129,21 +131,33 @@ func connectCommand(ctx context.Context, command string, args []string) (tools [
 			cmd.Env = append(cmd.Env, key+"="+v)
 		}
 	}
-	client := mcp.NewClient(&mcp.Implementation{Name: "pollux-doctor", Version: "0"}, nil)
-	session, err := client.Connect(ctx, &mcp.CommandTransport{Command: cmd, TerminateDuration: time.Second}, nil)
+	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(syscall.SIGTERM) }, exitTimeout
+	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
 	}
-	defer session.Close()
-	list, err := session.ListTools(ctx, nil)
+	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
-	for _, t := range list.Tools {
-		tools = append(tools, t.Name)
+	if err := cmd.Start(); err != nil {
+		return nil, err
 	}
-	return tools, nil
+	there, err := client.GreetStream(ctx, pipes{out, in}, "pollux-doctor")
+	defer time.AfterFunc(exitTimeout, cancel).Stop()
+	cmd.Wait() // the end of its input ends it
+	return there.Tools, err
 }
+
+// pipes are the output and the input of a command.
+type pipes struct {
+	io.ReadCloser
+	in io.WriteCloser
+}
+
+func (p pipes) Write(data []byte) (int, error) { return p.in.Write(data) }
+
+func (p pipes) Close() error { return errors.Join(p.in.Close(), p.ReadCloser.Close()) }
 
 func (c *checker) checkTools(tools []string) {
 	for _, t := range []string{geminiide.ToolOpenDiff, geminiide.ToolCloseDiff} {

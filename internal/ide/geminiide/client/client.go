@@ -1,7 +1,7 @@
 // Package client implements the CLI's side of the protocol: it sends what
-// Gemini CLI sends and records what the companion sends. `pollux doctor` and
-// `pollux conformance` use it, and so do tests and benchmarks that need only
-// the wire.
+// Gemini CLI sends and records what the companion sends. `pollux doctor`,
+// `pollux connect` and `pollux conformance` use it, and so do tests and benchmarks
+// that need only the wire.
 package client
 
 import (
@@ -102,10 +102,7 @@ func Greet(ctx context.Context, to Endpoint) (*CLI, error) {
 	c := &CLI{to: to, http: http.Client{Transport: &http.Transport{}}}
 	var answer string
 	for _, m := range []map[string]any{
-		{"id": 1, "method": "initialize", "params": map[string]any{
-			"protocolVersion": protocolVersion, "capabilities": map[string]any{},
-			"clientInfo": map[string]any{"name": cmp.Or(to.Name, "streamable-http-client"), "version": "0"},
-		}},
+		{"id": 1, "method": "initialize", "params": greeting(cmp.Or(to.Name, "streamable-http-client"))},
 		{"method": "notifications/initialized"},
 		{"id": 2, "method": "tools/list", "params": map[string]any{}},
 	} {
@@ -120,15 +117,35 @@ func Greet(ctx context.Context, to Endpoint) (*CLI, error) {
 			c.protocol = hello.ProtocolVersion
 		}
 	}
-	var list struct{ Tools []struct{ Name string } }
+	var list toolList
 	if err := json.Unmarshal([]byte(answer), &list); err != nil {
 		c.http.CloseIdleConnections()
 		return nil, fmt.Errorf("tools/list: %w", err)
 	}
-	for _, t := range list.Tools {
-		c.Tools = append(c.Tools, t.Name)
-	}
+	c.Tools = list.names()
 	return c, nil
+}
+
+// greeting returns the parameters of initialize.
+func greeting(name string) any {
+	return map[string]any{
+		"protocolVersion": protocolVersion, "capabilities": map[string]any{},
+		"clientInfo": map[string]any{"name": name, "version": "0"},
+	}
+}
+
+// A toolList answers tools/list.
+type toolList struct {
+	Tools []struct {
+		Name string `json:"name"`
+	} `json:"tools"`
+}
+
+func (l toolList) names() (names []string) {
+	for _, t := range l.Tools {
+		names = append(names, t.Name)
+	}
+	return names
 }
 
 // Listen opens the stream of notifications and replaces the channel Notifications. Call
