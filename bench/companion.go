@@ -263,7 +263,7 @@ func (c *companion) open() (path string, cli *client.CLI, err error) {
 
 // move moves the cursor to a line in the editor. Lines start at 1.
 func (c *companion) move(path string, line int) error {
-	return c.editor.Update(context.Background(), editor.Snapshot{Files: []editor.File{
+	return c.editor.Update(editor.Snapshot{Files: []editor.File{
 		{Path: path, Active: true, Cursor: &editor.Cursor{Line: line, Character: 1}},
 	}})
 }

@@ -283,7 +283,7 @@ func claudeSession(t *testing.T) {
 	})
 	path := w.file("a.txt", "alpha\nbeta\ngamma\n")
 	e := w.edit(nil)
-	if err := e.Update(w.context(), editor.Snapshot{Files: []editor.File{{
+	if err := e.Update(editor.Snapshot{Files: []editor.File{{
 		Path: path, Active: true, Cursor: &editor.Cursor{Line: 3, Character: 1}, Selection: "beta\ngamma",
 		Range: &editor.Range{Start: editor.Cursor{Line: 2, Character: 1}, End: editor.Cursor{Line: 3, Character: 6}},
 	}}}); err != nil {
@@ -600,7 +600,7 @@ func (w *world) handshake(port int, token string, uid int) int {
 func (p *plugin) usedBy(cli screen, name string) {
 	p.t.Helper()
 	path := cli.w.file(name, "")
-	if err := p.Update(cli.w.context(), editor.Snapshot{Files: []editor.File{{Path: path, Active: true}}}); err != nil {
+	if err := p.Update(editor.Snapshot{Files: []editor.File{{Path: path, Active: true}}}); err != nil {
 		p.t.Fatal(err)
 	}
 	cli.see("In " + name)

@@ -102,7 +102,7 @@ func TestGemini(t *testing.T) {
 
 	a, b := w.file("a.go", "package a\n"), w.file("b.go", "package b\n")
 	w.file(".env", "SECRET=1\n")
-	e.Update(w.context(), editor.Snapshot{Files: []editor.File{
+	e.Update(editor.Snapshot{Files: []editor.File{
 		{Path: a, Focused: 10, Active: true, Cursor: &editor.Cursor{Line: 1, Character: 9}, Selection: "package"},
 		{Path: b, Focused: 5},
 		{Path: filepath.Join(w.project, ".env"), Focused: 7},
@@ -128,7 +128,7 @@ func TestGemini(t *testing.T) {
 			t.Errorf("the model received %s, want %s", g, w)
 		}
 		// Later prompts contain what has changed.
-		e.Update(w.context(), editor.Snapshot{Files: []editor.File{{Path: b, Focused: 20, Active: true, Cursor: &editor.Cursor{Line: 2, Character: 1}}}})
+		e.Update(editor.Snapshot{Files: []editor.File{{Path: b, Focused: 20, Active: true, Cursor: &editor.Cursor{Line: 2, Character: 1}}}})
 		cli.expect("1 open file")
 		cli.prompt("and now")
 		r, err = w.model.Wait(w.context(), func(r fakemodel.Request) bool { return strings.Contains(r.Prompt, "and now") })
@@ -341,7 +341,7 @@ func TestGemini(t *testing.T) {
 	step(t, "the companion is killed", func(t *testing.T) {
 		path := w.file("crash.txt", "one\n")
 		d := proposed(cli, e, "crash.txt")
-		if err := e.Edit(w.context(), d.ID, "two, edited\n"); err != nil {
+		if err := e.Edit(d.ID, "two, edited\n"); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := e.Status(w.context()); err != nil {
@@ -458,7 +458,7 @@ func TestCompanionRestarted(t *testing.T) {
 	cli := e.gemini(w)
 	// The CLI is connected once it has the context. (/ide status would already
 	// show what /ide enable shows.)
-	if err := e.Update(w.context(), editor.Snapshot{Files: []editor.File{{Path: path, Active: true}}}); err != nil {
+	if err := e.Update(editor.Snapshot{Files: []editor.File{{Path: path, Active: true}}}); err != nil {
 		t.Fatal(err)
 	}
 	cli.expect("1 open file")

@@ -63,7 +63,7 @@ func (e *plugin) open(t *testing.T, paths ...string) {
 	for i, path := range paths {
 		s.Files = append(s.Files, editor.File{Path: path, Active: i == 0, Focused: int64(len(paths) - i)})
 	}
-	if err := e.Update(t.Context(), s); err != nil {
+	if err := e.Update(s); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -103,7 +103,7 @@ func TestCodex(t *testing.T) {
 		a, b := w.file("a.txt", "alpha\nbeta\ngamma\n"), w.file("b.txt", "b\n")
 		e := w.edit(nil)
 		waitExists(t, w.codexSocket())
-		if err := e.Update(w.context(), editor.Snapshot{Files: []editor.File{
+		if err := e.Update(editor.Snapshot{Files: []editor.File{
 			{
 				Path: a, Active: true, Focused: 3, Cursor: &editor.Cursor{Line: 3, Character: 6}, Selection: "beta\ngamma",
 				Range: &editor.Range{Start: editor.Cursor{Line: 2, Character: 1}, End: editor.Cursor{Line: 3, Character: 6}},

@@ -84,7 +84,7 @@ func (w *world) copilotLocks() []string {
 func (e *plugin) show(w *world, file editor.File) {
 	w.t.Helper()
 	file.Active = true
-	if err := e.Update(w.context(), editor.Snapshot{Files: []editor.File{file}}); err != nil {
+	if err := e.Update(editor.Snapshot{Files: []editor.File{file}}); err != nil {
 		w.t.Fatal(err)
 	}
 }

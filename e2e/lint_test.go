@@ -37,11 +37,11 @@ func lint() {
 	publish := func(conn *jsonrpc.Conn, uri string) {
 		mu.Lock()
 		defer mu.Unlock()
-		conn.Notify(context.Background(), "textDocument/publishDiagnostics", map[string]any{
+		conn.Notify("textDocument/publishDiagnostics", map[string]any{
 			"uri": uri, "diagnostics": found(texts[uri]),
 		})
 	}
-	handle := func(_ context.Context, conn *jsonrpc.Conn, req *jsonrpc.Request) (any, error) {
+	handle := func(conn *jsonrpc.Conn, req *jsonrpc.Request) (any, error) {
 		switch req.Method {
 		case "initialize":
 			return map[string]any{"capabilities": map[string]any{"textDocumentSync": 1}}, nil
@@ -382,7 +382,7 @@ func diagnosticsWithoutReview(t *testing.T, w *world, e *plugin, cli screen, bus
 		for next(t, "changed file", e.changed) != path {
 		}
 	}
-	if err := e.DiagnosticsChanged(w.context(), path); err != nil {
+	if err := e.DiagnosticsChanged(path); err != nil {
 		t.Fatal(err)
 	}
 	cli.see(changedFile(name))

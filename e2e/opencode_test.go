@@ -54,7 +54,7 @@ func TestOpencode(t *testing.T) {
 		Range: &editor.Range{Start: editor.Cursor{Line: 2, Character: 1}, End: editor.Cursor{Line: 3, Character: 6}},
 	}}}
 	e := w.edit(nil)
-	if err := e.Update(w.context(), selected); err != nil {
+	if err := e.Update(selected); err != nil {
 		t.Fatal(err)
 	}
 	bin, env := w.installOpencode()

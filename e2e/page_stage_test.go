@@ -107,7 +107,7 @@ func (s *stage) attach(stream io.ReadWriteCloser) {
 	// Answer one request after the other, as a companion does.
 	queue := make(chan *jsonrpc.Request, 1000)
 	s.conn = jsonrpc.NewConn(context.Background(), editor.NewStream(stream),
-		func(_ context.Context, _ *jsonrpc.Conn, req *jsonrpc.Request) { queue <- req })
+		func(_ *jsonrpc.Conn, req *jsonrpc.Request) { queue <- req })
 	conn := s.conn
 	s.mu.Unlock()
 	for {
@@ -121,7 +121,6 @@ func (s *stage) attach(stream io.ReadWriteCloser) {
 }
 
 func (s *stage) serve(conn *jsonrpc.Conn, req *jsonrpc.Request) {
-	ctx := context.Background()
 	var p editor.DiffAccept
 	json.Unmarshal(req.Params, &p)
 	s.mu.Lock()
@@ -130,7 +129,7 @@ func (s *stage) serve(conn *jsonrpc.Conn, req *jsonrpc.Request) {
 	switch req.Method {
 	case editor.MethodInitialize:
 		after = append(after, func() {
-			conn.Notify(ctx, editor.MethodClients, editor.Clients{Clients: []editor.Agent{{Name: "CLI", Version: "1", Label: "CLI 1"}}})
+			conn.Notify(editor.MethodClients, editor.Clients{Clients: []editor.Agent{{Name: "CLI", Version: "1", Label: "CLI 1"}}})
 		})
 		for _, d := range s.diffs {
 			after = append(after, func() { conn.Start(editor.MethodDiffOpen, d) })
@@ -164,7 +163,7 @@ func (s *stage) serve(conn *jsonrpc.Conn, req *jsonrpc.Request) {
 	}
 	s.mu.Unlock()
 	if !req.Notif && result != nil {
-		conn.Reply(ctx, req.ID, result)
+		conn.Reply(req.ID, result)
 	}
 	for _, f := range after {
 		f()
@@ -182,7 +181,7 @@ func (s *stage) tell(method string, params any) {
 	if method == editor.MethodDiffOpen || method == editor.MethodDiffClose {
 		err = conn.Call(s.ctx, method, params, nil)
 	} else {
-		err = conn.Notify(s.ctx, method, params)
+		err = conn.Notify(method, params)
 	}
 	if err != nil {
 		s.t.Fatal(err)

@@ -62,7 +62,7 @@ type remoteCLI struct {
 func (f remoteCLI) check(cli *terminal) {
 	t := f.t
 	t.Helper()
-	if err := f.editor.Update(f.context(), editor.Snapshot{Files: []editor.File{{Path: f.file, Active: true}}}); err != nil {
+	if err := f.editor.Update(editor.Snapshot{Files: []editor.File{{Path: f.file, Active: true}}}); err != nil {
 		t.Fatal(err)
 	}
 	cli.expect("1 open file")

@@ -87,7 +87,7 @@ func TestNpmSDK(t *testing.T) {
 	}
 	expect("tools closeDiff,openDiff")
 	expect("context 0")
-	e.Update(w.context(), editor.Snapshot{Files: []editor.File{{Path: path, Active: true, Selection: "old"}}})
+	e.Update(editor.Snapshot{Files: []editor.File{{Path: path, Active: true, Selection: "old"}}})
 	expect("context 1")
 	d := next(t, "diff", e.opened)
 	expect("openDiff []")

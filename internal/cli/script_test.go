@@ -47,7 +47,7 @@ func decide(what string) int {
 					if err != nil {
 						return err
 					}
-					if err := c.Edit(ctx, d.ID, string(text)); err != nil {
+					if err := c.Edit(d.ID, string(text)); err != nil {
 						return err
 					}
 					_, err = c.Diffs(ctx) // the edit has arrived

@@ -124,7 +124,7 @@ func TestYesInTheTerminalWithoutTheEdits(t *testing.T) {
 					t.Fatal(err)
 				}
 				d := receive(t, v.opened)
-				if err := v.Edit(t.Context(), d.ID, tt.edited); err != nil {
+				if err := v.Edit(d.ID, tt.edited); err != nil {
 					t.Fatal(err)
 				}
 				if _, err := v.Status(t.Context()); err != nil { // now the edit is known

@@ -326,7 +326,7 @@ func TestAcceptRejectClose(t *testing.T) {
 	}
 
 	d := open("new\n")
-	if err := e.Edit(t.Context(), d.ID, "edited\n"); err != nil {
+	if err := e.Edit(d.ID, "edited\n"); err != nil {
 		t.Fatal(err)
 	}
 	if res, err := e.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: "edited more\n"}); err != nil || res.Status != editor.StatusAccepted {
@@ -500,7 +500,7 @@ func TestTwoEditorsSeeEachOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := get(t, one.opened)
-	if err := one.Edit(t.Context(), d.ID, "mine\n"); err != nil {
+	if err := one.Edit(d.ID, "mine\n"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := one.Status(t.Context()); err != nil { // the edit has been handled
@@ -510,7 +510,7 @@ func TestTwoEditorsSeeEachOther(t *testing.T) {
 	if got := get(t, two.opened); got.ID != d.ID || got.Text() != "mine\n" || got.Proposed != "new\n" {
 		t.Errorf("the second editor was shown %+v", got)
 	}
-	if err := two.Edit(t.Context(), d.ID, "ours\n"); err != nil {
+	if err := two.Edit(d.ID, "ours\n"); err != nil {
 		t.Fatal(err)
 	}
 	if ch := get(t, one.changed); ch.Content == nil || *ch.Content != "ours\n" {
@@ -565,20 +565,20 @@ func TestRootsChange(t *testing.T) {
 	w := newWorld(t, nil)
 	guest, e := w.attach(true), w.own()
 	other := t.TempDir()
-	if err := guest.Update(t.Context(), editor.Snapshot{Roots: []string{t.TempDir()}}); err != nil {
+	if err := guest.Update(editor.Snapshot{Roots: []string{t.TempDir()}}); err != nil {
 		t.Fatal(err)
 	}
 	if st, err := guest.Status(t.Context()); err != nil || len(st.Roots) != 1 || st.Roots[0] != w.project {
 		t.Errorf("a guest changed the roots: %v, %v", st.Roots, err)
 	}
-	if err := e.Update(t.Context(), editor.Snapshot{Roots: []string{other}}); err != nil {
+	if err := e.Update(editor.Snapshot{Roots: []string{other}}); err != nil {
 		t.Fatal(err)
 	}
 	actual, _ := filepath.EvalSymlinks(other)
 	if env := get(t, e.envs); env.Env["GEMINI_CLI_IDE_WORKSPACE_PATH"] != actual {
 		t.Errorf("the editor received %v", env.Env)
 	}
-	if err := e.Update(t.Context(), editor.Snapshot{Roots: []string{"relative"}}); err != nil {
+	if err := e.Update(editor.Snapshot{Roots: []string{"relative"}}); err != nil {
 		t.Fatal(err)
 	}
 	if text := get(t, e.texts); !strings.Contains(text, "absolute") {
@@ -593,7 +593,7 @@ func TestPageGetsNoToken(t *testing.T) {
 	if page.info.Token != "" || page.info.Env != nil {
 		t.Errorf("it receives %+v", page.info)
 	}
-	if err := e.Update(t.Context(), editor.Snapshot{Roots: []string{t.TempDir()}}); err != nil {
+	if err := e.Update(editor.Snapshot{Roots: []string{t.TempDir()}}); err != nil {
 		t.Fatal(err)
 	}
 	get(t, e.envs)
@@ -626,7 +626,7 @@ func TestCloseAsksTheOneWhoEdited(t *testing.T) {
 	stale.mu.Lock()
 	stale.text[d.ID] = &proposal
 	stale.mu.Unlock()
-	if err := mine.Edit(t.Context(), d.ID, "edited\n"); err != nil {
+	if err := mine.Edit(d.ID, "edited\n"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := mine.Status(t.Context()); err != nil {
@@ -759,7 +759,7 @@ func TestBothWriteAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		d := get(t, e.opened)
-		if err := e.Edit(t.Context(), d.ID, big+"edited\n"); err != nil {
+		if err := e.Edit(d.ID, big+"edited\n"); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := e.Diffs(t.Context()); err != nil {
@@ -789,7 +789,7 @@ func TestDoorErrors(t *testing.T) {
 	wantSays(t, c.Reject(t.Context(), "none"), "no such diff")
 	wantSays(t, c.Call(t.Context(), editor.MethodContextEvent, editor.ContextEvent{Event: "jump"}, nil), "focus")
 	wantSays(t, c.Call(t.Context(), editor.MethodReviewLink, nil, nil), "no review page")
-	if err := c.Notify(t.Context(), "future/notification", nil); err != nil {
+	if err := c.Notify("future/notification", nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.Status(t.Context()); err != nil {
@@ -846,7 +846,7 @@ func TestModel(t *testing.T) {
 						t.Fatalf("step %d: closed what is not open", step)
 					}
 				case op == 2:
-					if err := e.Edit(t.Context(), d.ID, text); err != nil {
+					if err := e.Edit(d.ID, text); err != nil {
 						t.Fatal(err)
 					}
 					texts[d.ID] = text
@@ -952,7 +952,7 @@ func TestSetRootsTriesAgain(t *testing.T) {
 	roots := []string{filepath.Dir(w.project)}
 	update := func() {
 		t.Helper()
-		if err := e.Update(t.Context(), editor.Snapshot{Roots: roots}); err != nil {
+		if err := e.Update(editor.Snapshot{Roots: roots}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := e.Status(t.Context()); err != nil { // it has been handled

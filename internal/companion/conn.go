@@ -57,7 +57,7 @@ func (d *conn) serve(rwc io.ReadWriteCloser) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	ready := make(chan struct{})
-	handle := func(_ context.Context, _ *jsonrpc.Conn, req *jsonrpc.Request) {
+	handle := func(_ *jsonrpc.Conn, req *jsonrpc.Request) {
 		<-ready
 		d.handle(req)
 	}
@@ -133,15 +133,15 @@ func (d *conn) reply(req *jsonrpc.Request, work later) {
 	if err == nil {
 		reply, err = jsonrpc.Encode(result)
 	}
-	d.out.Put(len(reply), func(ctx context.Context) {
+	d.out.Put(len(reply), func(context.Context) {
 		var rpc *jsonrpc.Error
 		switch {
 		case err == nil:
-			d.rpc.Reply(ctx, req.ID, reply)
+			d.rpc.Reply(req.ID, reply)
 		case errors.As(err, &rpc):
-			d.rpc.ReplyWithError(ctx, req.ID, rpc)
+			d.rpc.ReplyWithError(req.ID, rpc)
 		default:
-			d.rpc.ReplyWithError(ctx, req.ID, &jsonrpc.Error{Code: codeFailed, Message: err.Error()})
+			d.rpc.ReplyWithError(req.ID, &jsonrpc.Error{Code: codeFailed, Message: err.Error()})
 		}
 	})
 }
@@ -353,7 +353,7 @@ func (d *conn) notify(method string, params any) {
 	if err != nil {
 		return
 	}
-	d.out.Put(len(data), func(ctx context.Context) { d.rpc.Notify(ctx, method, json.RawMessage(data)) })
+	d.out.Put(len(data), func(context.Context) { d.rpc.Notify(method, json.RawMessage(data)) })
 }
 
 // call sends a request from the writing goroutine. done receives the outcome,

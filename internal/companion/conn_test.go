@@ -104,7 +104,7 @@ func TestSlowClientGetsWhatStillWaits(t *testing.T) {
 	for range 5 {
 		last = get(t, e.opened)
 	}
-	if err := e.Edit(t.Context(), last.ID, "edited\n"); err != nil {
+	if err := e.Edit(last.ID, "edited\n"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := e.Diffs(t.Context()); err != nil { // the edit has arrived

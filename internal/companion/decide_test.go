@@ -219,7 +219,7 @@ func TestJournalHasTheAcceptedText(t *testing.T) {
 		both.Go(func() { w.accepts(e, d, "accepted\n") })
 		both.Go(func() {
 			for i := range 20 {
-				other.Edit(t.Context(), d.ID, fmt.Sprintln("edited", i))
+				other.Edit(d.ID, fmt.Sprintln("edited", i))
 			}
 			other.Status(t.Context()) // the edits have been handled
 		})

@@ -108,7 +108,7 @@ func TestDiagnostics(t *testing.T) {
 		}
 
 		// Open files come first.
-		if err := first.Update(t.Context(), editor.Snapshot{Files: []editor.File{{Path: two}}}); err != nil {
+		if err := first.Update(editor.Snapshot{Files: []editor.File{{Path: two}}}); err != nil {
 			t.Fatal(err)
 		}
 		if files, err = b.Diagnostics(t.Context(), ""); err != nil || len(files) != 2 || files[0].Path != two {
@@ -257,7 +257,7 @@ func TestBeforeWrite(t *testing.T) {
 		}
 	}
 	report := func(w world, path string) {
-		if err := w.k.DiagnosticsChanged(w.t.Context(), path); err != nil {
+		if err := w.k.DiagnosticsChanged(path); err != nil {
 			w.t.Fatal(err)
 		}
 		synctest.Wait()
@@ -353,7 +353,7 @@ func TestBeforeWriteTwice(t *testing.T) {
 			}
 		}
 		report := func() {
-			if err := k.DiagnosticsChanged(t.Context(), path); err != nil {
+			if err := k.DiagnosticsChanged(path); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()

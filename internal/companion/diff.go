@@ -609,7 +609,7 @@ func (d *conn) diffChanged(diff *diff) {
 	if queued {
 		return
 	}
-	d.out.Put(0, func(ctx context.Context) {
+	d.out.Put(0, func(context.Context) {
 		d.mu.Lock()
 		delete(d.changed, id)
 		d.mu.Unlock()
@@ -621,7 +621,7 @@ func (d *conn) diffChanged(diff *diff) {
 		}
 		content := diff.content
 		c.mu.Unlock()
-		d.rpc.Notify(ctx, editor.MethodDiffChanged, editor.DiffChange{ID: id, Content: &content})
+		d.rpc.Notify(editor.MethodDiffChanged, editor.DiffChange{ID: id, Content: &content})
 	})
 }
 

@@ -83,7 +83,7 @@ func (p *folder) open(names ...string) {
 	for _, name := range names {
 		s.Files = append(s.Files, editor.File{Path: p.path(name)})
 	}
-	if err := p.view.Update(p.t.Context(), s); err != nil {
+	if err := p.view.Update(s); err != nil {
 		p.t.Fatal(err)
 	}
 	if _, err := p.view.Status(p.t.Context()); err != nil { // now it is known

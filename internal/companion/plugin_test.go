@@ -82,7 +82,7 @@ func TestFileChanged(t *testing.T) {
 	}
 
 	other := w.file("g", "old\n")
-	if err := e.Update(t.Context(), editor.Snapshot{Files: []editor.File{{Path: other, Active: true}}}); err != nil {
+	if err := e.Update(editor.Snapshot{Files: []editor.File{{Path: other, Active: true}}}); err != nil {
 		t.Fatal(err)
 	}
 	waitUntil(t, func() bool { return w.Watches(other) }) // it has been looked at once

@@ -26,7 +26,7 @@ func TestReadOnly(t *testing.T) {
 	if d.ReadOnly != "it ignores edits" {
 		t.Errorf("the view receives %q", d.ReadOnly)
 	}
-	if err := v.Edit(t.Context(), d.ID, "mine\n"); err != nil {
+	if err := v.Edit(d.ID, "mine\n"); err != nil {
 		t.Fatal(err)
 	}
 	var edit editor.DiffEdit

@@ -44,7 +44,7 @@ func TestTextIsWrittenLater(t *testing.T) {
 	t.Parallel()
 	for name, next := range map[string]func(t *testing.T, c *cli, e *plugin, d editor.Diff) (text string, state journal.State){
 		"edit": func(t *testing.T, c *cli, e *plugin, d editor.Diff) (string, journal.State) {
-			if err := e.Edit(t.Context(), d.ID, "mine, and more\n"); err != nil {
+			if err := e.Edit(d.ID, "mine, and more\n"); err != nil {
 				t.Fatal(err)
 			}
 			return "mine, and more\n", journal.Open
@@ -78,7 +78,7 @@ func TestTextIsWrittenLater(t *testing.T) {
 			d := get(t, e.opened)
 			repair := w.breakJournal()
 			for _, text := range []string{"m\n", "mine\n"} {
-				if err := e.Edit(t.Context(), d.ID, text); err != nil {
+				if err := e.Edit(d.ID, text); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -105,7 +105,7 @@ func TestTextIsWrittenLater(t *testing.T) {
 			// The next failure is reported again.
 			if state == journal.Open {
 				repair = w.breakJournal()
-				if err := e.Edit(t.Context(), d.ID, "again\n"); err != nil {
+				if err := e.Edit(d.ID, "again\n"); err != nil {
 					t.Fatal(err)
 				}
 				if text := get(t, e.texts); !strings.Contains(text, "not kept") {
@@ -140,7 +140,7 @@ func TestEntryIsMadeLater(t *testing.T) {
 		t.Errorf("the user read %q", text)
 	}
 	repair()
-	if err := e.Edit(t.Context(), d.ID, "mine\n"); err != nil {
+	if err := e.Edit(d.ID, "mine\n"); err != nil {
 		t.Fatal(err)
 	}
 	settle(t, e)
@@ -162,7 +162,7 @@ func TestEntryIsMadeAgain(t *testing.T) {
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Edit(t.Context(), d.ID, "mine\n"); err != nil {
+	if err := e.Edit(d.ID, "mine\n"); err != nil {
 		t.Fatal(err)
 	}
 	settle(t, e)
@@ -176,7 +176,7 @@ func TestEntryIsMadeAgain(t *testing.T) {
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Edit(t.Context(), d.ID, "mine, and more\n"); err != nil {
+	if err := e.Edit(d.ID, "mine, and more\n"); err != nil {
 		t.Fatal(err)
 	}
 	settle(t, e)

@@ -36,7 +36,7 @@ func NewClient(conn io.ReadWriteCloser, h Handler) *Client {
 	return &Client{jsonrpc.NewConn(context.Background(), jsonrpc.NewLines(conn, MaxMessage), jsonrpc.HandlerWithError(h.handle))}
 }
 
-func (h Handler) handle(_ context.Context, _ *jsonrpc.Conn, req *jsonrpc.Request) (any, error) {
+func (h Handler) handle(_ *jsonrpc.Conn, req *jsonrpc.Request) (any, error) {
 	switch req.Method {
 	case MethodDiffOpen:
 		return struct{}{}, received(req, h.DiffOpen)
@@ -107,8 +107,8 @@ func (c *Client) Call(ctx context.Context, method string, params, result any) er
 }
 
 // Notify sends a notification.
-func (c *Client) Notify(ctx context.Context, method string, params any) error {
-	return c.conn.Notify(ctx, method, params)
+func (c *Client) Notify(method string, params any) error {
+	return c.conn.Notify(method, params)
 }
 
 // Initialize introduces the client.
@@ -118,23 +118,23 @@ func (c *Client) Initialize(ctx context.Context, p InitializeParams) (res Initia
 }
 
 // Update sends what the editor has open.
-func (c *Client) Update(ctx context.Context, s Snapshot) error {
-	return c.Notify(ctx, MethodContextUpdate, s)
+func (c *Client) Update(s Snapshot) error {
+	return c.Notify(MethodContextUpdate, s)
 }
 
 // DiagnosticsChanged announces that the diagnostics of files may have changed.
-func (c *Client) DiagnosticsChanged(ctx context.Context, paths ...string) error {
-	return c.Notify(ctx, MethodDiagnosticsChanged, DiagnosticsChanged{paths})
+func (c *Client) DiagnosticsChanged(paths ...string) error {
+	return c.Notify(MethodDiagnosticsChanged, DiagnosticsChanged{paths})
 }
 
 // FileSaved announces that the user saved a file in the editor.
-func (c *Client) FileSaved(ctx context.Context, path string) error {
-	return c.Notify(ctx, MethodFileSaved, FilePath{path})
+func (c *Client) FileSaved(path string) error {
+	return c.Notify(MethodFileSaved, FilePath{path})
 }
 
 // Edit sends the text of a diff that the user is editing.
-func (c *Client) Edit(ctx context.Context, id, content string) error {
-	return c.Notify(ctx, MethodDiffEdit, DiffChange{ID: id, Content: &content})
+func (c *Client) Edit(id, content string) error {
+	return c.Notify(MethodDiffEdit, DiffChange{ID: id, Content: &content})
 }
 
 // Accept accepts a diff. The status of the result says whether the agent was

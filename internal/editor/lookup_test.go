@@ -41,7 +41,7 @@ func listen(t *testing.T, port int, status *Status) string {
 					io.Copy(io.Discard, conn) // until the client gives up
 					return
 				}
-				<-jsonrpc.NewConn(context.Background(), NewStream(conn), jsonrpc.HandlerWithError(func(_ context.Context, _ *jsonrpc.Conn, req *jsonrpc.Request) (any, error) {
+				<-jsonrpc.NewConn(context.Background(), NewStream(conn), jsonrpc.HandlerWithError(func(_ *jsonrpc.Conn, req *jsonrpc.Request) (any, error) {
 					if req.Method == MethodStatus {
 						return status, nil
 					}

@@ -76,28 +76,28 @@ func Parse(data []byte) (m Message, err error) {
 
 // A HandlerFunc handles a message of the other side. It is called for one message after
 // the other.
-type HandlerFunc func(context.Context, *Conn, *Request)
+type HandlerFunc func(*Conn, *Request)
 
 // HandlerWithError returns a handler that answers requests with what f returns.
-func HandlerWithError(f func(context.Context, *Conn, *Request) (any, error)) HandlerFunc {
-	return func(ctx context.Context, c *Conn, req *Request) {
-		result, err := f(ctx, c, req)
+func HandlerWithError(f func(*Conn, *Request) (any, error)) HandlerFunc {
+	return func(c *Conn, req *Request) {
+		result, err := f(c, req)
 		if !req.Notif {
-			c.Answer(ctx, req.ID, result, err)
+			c.Answer(req.ID, result, err)
 		}
 	}
 }
 
 // Answer answers a request with a result, or with an error.
-func (c *Conn) Answer(ctx context.Context, id ID, result any, err error) error {
+func (c *Conn) Answer(id ID, result any, err error) error {
 	var rpc *Error
 	switch {
 	case err == nil:
-		return c.Reply(ctx, id, result)
+		return c.Reply(id, result)
 	case !errors.As(err, &rpc):
 		rpc = &Error{Code: CodeInternalError, Message: err.Error()}
 	}
-	return c.ReplyWithError(ctx, id, rpc)
+	return c.ReplyWithError(id, rpc)
 }
 
 // A Conn is a connection between two sides that send each other requests and
@@ -134,7 +134,7 @@ type Stream interface {
 func NewConn(ctx context.Context, s Stream, handle HandlerFunc) *Conn {
 	ctx, cancel := context.WithCancel(ctx)
 	c := &Conn{stream: s, handle: handle, ended: make(chan struct{}), read: make(chan struct{}), cancel: cancel, pending: make(map[ID]*Call)}
-	go c.receive(ctx)
+	go c.receive()
 	go func() {
 		<-ctx.Done()
 		c.Close()
@@ -142,7 +142,7 @@ func NewConn(ctx context.Context, s Stream, handle HandlerFunc) *Conn {
 	return c
 }
 
-func (c *Conn) receive(ctx context.Context) {
+func (c *Conn) receive() {
 	defer close(c.read)
 	defer c.Close()
 	for {
@@ -151,7 +151,7 @@ func (c *Conn) receive(ctx context.Context) {
 		case err != nil:
 			return
 		case m.Method != nil:
-			c.handle(ctx, c, &Request{ID: ID(m.ID), Method: *m.Method, Params: m.Params, Notif: m.ID == nil})
+			c.handle(c, &Request{ID: ID(m.ID), Method: *m.Method, Params: m.Params, Notif: m.ID == nil})
 		default:
 			c.mu.Lock()
 			call := c.pending[ID(m.ID)]
@@ -258,12 +258,12 @@ func (c *Conn) Start(method string, params any) (*Call, error) {
 const firstID = 1_000_000_000
 
 // Notify sends a notification. Params may be nil.
-func (c *Conn) Notify(_ context.Context, method string, params any) error {
+func (c *Conn) Notify(method string, params any) error {
 	return c.send(`"method":`+quoted(method), "params", params)
 }
 
 // Reply answers a request.
-func (c *Conn) Reply(_ context.Context, id ID, result any) error {
+func (c *Conn) Reply(id ID, result any) error {
 	if result == nil {
 		result = json.RawMessage("null")
 	}
@@ -271,7 +271,7 @@ func (c *Conn) Reply(_ context.Context, id ID, result any) error {
 }
 
 // ReplyWithError answers a request with an error.
-func (c *Conn) ReplyWithError(_ context.Context, id ID, rpc *Error) error {
+func (c *Conn) ReplyWithError(id ID, rpc *Error) error {
 	return c.send(`"id":`+string(id), "error", rpc)
 }
 

@@ -205,7 +205,7 @@ func (c *Conn) Prompt(ctx context.Context, session string, content []agent.Conte
 	c.setRejected(session, false)
 	turn, err := c.rpc.Start("session/prompt", prompt{session, content})
 	if err == nil {
-		cancel := func() { c.rpc.Notify(context.Background(), "session/cancel", sessionRef{session}) }
+		cancel := func() { c.rpc.Notify("session/cancel", sessionRef{session}) }
 		defer context.AfterFunc(ctx, cancel)() // only now is there something to cancel
 		err = turn.Wait(context.Background(), &raw)
 	}
@@ -252,10 +252,10 @@ func Refused(err error) error {
 
 // serve handles a message of the agent. Another goroutine writes the answer: the agent does not
 // read while it writes, so the reader must not wait for a write.
-func (c *Conn) serve(ctx context.Context, conn *jsonrpc.Conn, req *jsonrpc.Request) {
+func (c *Conn) serve(conn *jsonrpc.Conn, req *jsonrpc.Request) {
 	result, err := c.handle(req.Method, req.Params)
 	if !req.Notif {
-		go conn.Answer(ctx, req.ID, result, err)
+		go conn.Answer(req.ID, result, err)
 	}
 }
 

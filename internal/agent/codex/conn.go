@@ -76,12 +76,12 @@ func connect(r io.ReadCloser, w io.WriteCloser, _ bool, client agent.Client) age
 
 // serve handles a message of the server, which asks for permissions and for input. It does not
 // read while it writes, so the reader must not wait for a write.
-func (c *Conn) serve(ctx context.Context, conn *jsonrpc.Conn, req *jsonrpc.Request) {
+func (c *Conn) serve(conn *jsonrpc.Conn, req *jsonrpc.Request) {
 	if req.Notif {
 		c.notice(req.Method, req.Params)
 		return
 	}
-	go conn.ReplyWithError(ctx, req.ID, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "declined"})
+	go conn.ReplyWithError(req.ID, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "declined"})
 }
 
 // call sends a request and reads the response into result.
@@ -101,7 +101,7 @@ func (c *Conn) Initialize(ctx context.Context) error {
 	if err := c.call(ctx, "initialize", map[string]any{"clientInfo": info}, new(struct{})); err != nil {
 		return err
 	}
-	go c.rpc.Notify(ctx, "initialized", nil)
+	go c.rpc.Notify("initialized", nil)
 	return nil
 }
 

@@ -304,7 +304,7 @@ func FuzzConn(f *testing.F) {
 		got := 0
 		c := &Conn{client: new(recorder), threads: map[string]*thread{"t": {turn: &turn{end: make(chan turnEnd, 1)}}, "thread-1": {turn: &turn{end: make(chan turnEnd, 1)}}}}
 		stream := jsonrpc.Lines(reader{strings.NewReader(text)}, discard{io.Discard}, maxLine)
-		conn := jsonrpc.NewConn(t.Context(), stream, func(_ context.Context, _ *jsonrpc.Conn, req *jsonrpc.Request) {
+		conn := jsonrpc.NewConn(t.Context(), stream, func(_ *jsonrpc.Conn, req *jsonrpc.Request) {
 			if req.Notif {
 				got++
 				c.notice(req.Method, req.Params)

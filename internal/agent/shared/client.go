@@ -373,7 +373,7 @@ func (c *Client) Ahead(from agent.Source, dir string) {
 			return
 		}
 		if conn, err := c.connect(c.ctx); err == nil {
-			conn.rpc.Notify(c.ctx, methodAhead, aheadParams{dir})
+			conn.rpc.Notify(methodAhead, aheadParams{dir})
 		}
 	}()
 }
@@ -381,7 +381,7 @@ func (c *Client) Ahead(from agent.Source, dir string) {
 // Forget implements [agent.Runner].
 func (c *Client) Forget(id string) {
 	if conn := c.current(); conn != nil {
-		conn.rpc.Notify(c.ctx, methodForget, record{ID: id})
+		conn.rpc.Notify(methodForget, record{ID: id})
 	}
 	if local := c.localRunner(); local != nil {
 		local.Forget(id)

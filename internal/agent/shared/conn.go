@@ -135,7 +135,7 @@ func (c *clientConn) follow(ctx context.Context, req agent.Request, emit func(ag
 			partial = time.After(partialTimeout)
 			c.client.calls.Go(func() { // a pool that does not read must not delay this
 				<-sent // otherwise the pool would not know what to cancel
-				c.rpc.Notify(context.Background(), methodCancel, requestID{id})
+				c.rpc.Notify(methodCancel, requestID{id})
 			})
 		case <-partial:
 			if queued == 0 {
@@ -186,7 +186,7 @@ func (c *clientConn) lookup(id int) *request {
 }
 
 // receive handles a message of the pool. It must not block.
-func (c *clientConn) receive(ctx context.Context, rpc *jsonrpc.Conn, req *jsonrpc.Request) {
+func (c *clientConn) receive(rpc *jsonrpc.Conn, req *jsonrpc.Request) {
 	switch req.Method {
 	case methodEvent:
 		p, err := params[eventParams](req)
@@ -205,12 +205,12 @@ func (c *clientConn) receive(ctx context.Context, rpc *jsonrpc.Conn, req *jsonrp
 			if err == nil {
 				text, err = c.file(p)
 			}
-			rpc.Answer(ctx, req.ID, text, err)
+			rpc.Answer(req.ID, text, err)
 		})
 	default:
 		if !req.Notif {
 			c.client.calls.Go(func() {
-				rpc.ReplyWithError(ctx, req.ID, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "no such method"})
+				rpc.ReplyWithError(req.ID, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "no such method"})
 			})
 		}
 	}

@@ -288,9 +288,9 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) {
 		s.mu.Unlock()
 	}
 	ready := make(chan struct{})
-	c.rpc = jsonrpc.NewConn(ctx, l.messages(), func(ctx context.Context, _ *jsonrpc.Conn, req *jsonrpc.Request) {
+	c.rpc = jsonrpc.NewConn(ctx, l.messages(), func(_ *jsonrpc.Conn, req *jsonrpc.Request) {
 		<-ready
-		c.dispatch(ctx, req)
+		c.dispatch(req)
 	})
 	close(ready)
 	<-c.rpc.DisconnectNotify()
@@ -339,14 +339,14 @@ func params[T any](req *jsonrpc.Request) (p T, err error) {
 }
 
 // dispatch handles one message. It must not block, so that messages are handled in order.
-func (c *serverConn) dispatch(ctx context.Context, req *jsonrpc.Request) {
+func (c *serverConn) dispatch(req *jsonrpc.Request) {
 	s := c.server
 	method := req.Method
 	if c.runner == nil && method != methodStatus && method != methodStop {
 		method = ""
 	}
 	answer := func(f func() any) {
-		c.work.Go(func() { c.rpc.Reply(ctx, req.ID, f()) })
+		c.work.Go(func() { c.rpc.Reply(req.ID, f()) })
 	}
 	switch method {
 	case methodStatus:
@@ -354,20 +354,20 @@ func (c *serverConn) dispatch(ctx context.Context, req *jsonrpc.Request) {
 	case methodStop:
 		p, _ := params[stopParams](req)
 		c.work.Go(func() {
-			c.rpc.Reply(ctx, req.ID, struct{}{}) // the end of the pool closes the connection
+			c.rpc.Reply(req.ID, struct{}{}) // the end of the pool closes the connection
 			s.stop(p.Now)
 		})
 	case methodRun:
 		p, err := params[runParams](req)
 		if err != nil {
-			c.refuse(ctx, req, jsonrpc.CodeInvalidParams, err.Error())
+			c.refuse(req, jsonrpc.CodeInvalidParams, err.Error())
 			return
 		}
 		if !s.enter() {
-			c.refuse(ctx, req, codeEnding, errLost.Error())
+			c.refuse(req, codeEnding, errLost.Error())
 			return
 		}
-		c.accept(ctx, req, p)
+		c.accept(req, p)
 	case methodCancel:
 		p, _ := params[requestID](req)
 		s.mu.Lock()
@@ -395,19 +395,19 @@ func (c *serverConn) dispatch(ctx context.Context, req *jsonrpc.Request) {
 			return checkResult{program, failureOf(err)}
 		})
 	default:
-		c.refuse(ctx, req, jsonrpc.CodeMethodNotFound, fmt.Sprintf("no method %q", req.Method))
+		c.refuse(req, jsonrpc.CodeMethodNotFound, fmt.Sprintf("no method %q", req.Method))
 	}
 }
 
 // refuse answers a call with an error. It does nothing for a notification.
-func (c *serverConn) refuse(ctx context.Context, req *jsonrpc.Request, code int64, message string) {
+func (c *serverConn) refuse(req *jsonrpc.Request, code int64, message string) {
 	if !req.Notif {
-		c.work.Go(func() { c.rpc.ReplyWithError(ctx, req.ID, &jsonrpc.Error{Code: code, Message: message}) })
+		c.work.Go(func() { c.rpc.ReplyWithError(req.ID, &jsonrpc.Error{Code: code, Message: message}) })
 	}
 }
 
 // accept starts a request that was counted with enter.
-func (c *serverConn) accept(ctx context.Context, req *jsonrpc.Request, p runParams) {
+func (c *serverConn) accept(req *jsonrpc.Request, p runParams) {
 	s := c.server
 	// The bridge cancels the request at its deadline. The deadline here is for the runner,
 	// which does not begin what cannot end in time.
@@ -431,13 +431,13 @@ func (c *serverConn) accept(ctx context.Context, req *jsonrpc.Request, p runPara
 		s.mu.Unlock()
 		c.own(p.Request.Conversation)
 		if errors.Is(err, agent.ErrClosed) {
-			c.rpc.ReplyWithError(ctx, req.ID, &jsonrpc.Error{Code: codeEnding, Message: errLost.Error()})
+			c.rpc.ReplyWithError(req.ID, &jsonrpc.Error{Code: codeEnding, Message: errLost.Error()})
 			<-released
 			return
 		}
 		c.notify(eventParams{ID: p.ID, Outcome: &outcome{result, failureOf(err)}})
 		<-released
-		c.rpc.Reply(ctx, req.ID, struct{}{})
+		c.rpc.Reply(req.ID, struct{}{})
 	})
 }
 
@@ -455,7 +455,7 @@ func (c *serverConn) signLife(over <-chan struct{}) {
 	}
 }
 
-func (c *serverConn) notify(p eventParams) { c.rpc.Notify(c.ctx, methodEvent, p) }
+func (c *serverConn) notify(p eventParams) { c.rpc.Notify(methodEvent, p) }
 
 // perform asks the runner. released is called as [agent.Request.Released].
 func (c *serverConn) perform(ctx context.Context, p runParams, released func()) (agent.Result, error) {

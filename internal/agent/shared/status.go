@@ -111,7 +111,7 @@ func ask(ctx context.Context, path, method string, params, result any) error {
 	if err != nil {
 		return &UnreachableError{path, cmp.Or(w.PID, pid), err}
 	}
-	rpc := jsonrpc.NewConn(ctx, l.messages(), func(context.Context, *jsonrpc.Conn, *jsonrpc.Request) {})
+	rpc := jsonrpc.NewConn(ctx, l.messages(), func(*jsonrpc.Conn, *jsonrpc.Request) {})
 	defer rpc.Close()
 	if err := rpc.Call(ctx, method, params, result); err != nil {
 		if ctx.Err() != nil {

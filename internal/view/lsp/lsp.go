@@ -50,7 +50,7 @@ func Serve(ctx context.Context, conn io.ReadWriteCloser, cfg Config) {
 	s := &server{cfg: cfg, ctx: ctx, end: cancel, docs: make(map[string]*document), diffs: make(map[string]editor.Diff)}
 	s.out = editor.NewOutbox(cancel)
 	ready := make(chan struct{})
-	s.conn = jsonrpc.NewConn(ctx, editor.Drained(editor.NewStream(conn), s.out), func(_ context.Context, _ *jsonrpc.Conn, req *jsonrpc.Request) {
+	s.conn = jsonrpc.NewConn(ctx, editor.Drained(editor.NewStream(conn), s.out), func(_ *jsonrpc.Conn, req *jsonrpc.Request) {
 		<-ready
 		s.handle(req)
 	})
@@ -174,15 +174,15 @@ func (s *server) handle(req *jsonrpc.Request) {
 	if req.Notif {
 		return
 	}
-	s.put(result, func(ctx context.Context, result json.RawMessage) {
+	s.put(result, func(_ context.Context, result json.RawMessage) {
 		var rpc *jsonrpc.Error
 		switch {
 		case err == nil:
-			s.conn.Reply(ctx, req.ID, result)
+			s.conn.Reply(req.ID, result)
 		case errors.As(err, &rpc):
-			s.conn.ReplyWithError(ctx, req.ID, rpc)
+			s.conn.ReplyWithError(req.ID, rpc)
 		default:
-			s.conn.ReplyWithError(ctx, req.ID, &jsonrpc.Error{Code: -32803, Message: err.Error()}) // RequestFailed
+			s.conn.ReplyWithError(req.ID, &jsonrpc.Error{Code: -32803, Message: err.Error()}) // RequestFailed
 		}
 	})
 }
@@ -386,7 +386,7 @@ func (s *server) document(method string, p documentParams) {
 	case d == nil:
 		return
 	case method == "textDocument/didSave":
-		s.client.FileSaved(s.ctx, path)
+		s.client.FileSaved(path)
 	case method == "textDocument/didClose":
 		delete(s.docs, path)
 		s.update()
@@ -488,7 +488,7 @@ func (s *server) update() {
 		}
 		snap.Files = append(snap.Files, f)
 	}
-	s.client.Update(s.ctx, snap)
+	s.client.Update(snap)
 }
 
 // The functions for diffs run on the companion's connection, which must not wait for the
@@ -573,8 +573,8 @@ func (s *server) say(err error) {
 func (s *server) show(level, text string) {
 	types := map[string]int{"error": 1, "warning": 2, "info": 3}
 	params := map[string]any{"type": types[level], "message": "pollux: " + text}
-	s.put(params, func(ctx context.Context, params json.RawMessage) {
-		s.conn.Notify(ctx, "window/showMessage", params)
+	s.put(params, func(_ context.Context, params json.RawMessage) {
+		s.conn.Notify("window/showMessage", params)
 	})
 }
 

@@ -37,7 +37,7 @@ func newBench(t *testing.T, cfg Config) *bench {
 	b := &bench{msgs: make(chan tea.Msg), reply: editor.DiffAcceptResult{Status: editor.StatusAccepted}}
 	local, remote := net.Pipe()
 	companion := jsonrpc.NewConn(t.Context(), editor.NewStream(remote), jsonrpc.HandlerWithError(
-		func(_ context.Context, _ *jsonrpc.Conn, req *jsonrpc.Request) (any, error) {
+		func(_ *jsonrpc.Conn, req *jsonrpc.Request) (any, error) {
 			d, err := editor.Params[editor.DiffID](req)
 			b.mu.Lock()
 			defer b.mu.Unlock()

@@ -194,7 +194,7 @@ func (t *texts) edit(id, content string) bool {
 }
 
 // send sends the latest text of a diff, unless it was sent already.
-func (t *texts) send(ctx context.Context, id string) {
+func (t *texts) send(_ context.Context, id string) {
 	t.mu.Lock()
 	it := t.byID[id]
 	if it == nil || !it.unsent {
@@ -204,7 +204,7 @@ func (t *texts) send(ctx context.Context, id string) {
 	it.unsent = false
 	content := it.string
 	t.mu.Unlock()
-	t.client.Edit(ctx, id, content)
+	t.client.Edit(id, content)
 }
 
 // flush returns when all edits have been sent.

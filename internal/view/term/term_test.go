@@ -146,7 +146,7 @@ func TestRunEndsBySignal(t *testing.T) {
 	defer signal.Stop(received)
 	for range 100 {
 		local, remote := net.Pipe()
-		companion := jsonrpc.NewConn(t.Context(), editor.NewStream(remote), jsonrpc.HandlerWithError(func(context.Context, *jsonrpc.Conn, *jsonrpc.Request) (any, error) {
+		companion := jsonrpc.NewConn(t.Context(), editor.NewStream(remote), jsonrpc.HandlerWithError(func(*jsonrpc.Conn, *jsonrpc.Request) (any, error) {
 			return struct{}{}, nil
 		}))
 		ctx, cancel := context.WithCancel(t.Context())
@@ -276,7 +276,7 @@ func TestScreenAfterAQuickEditor(t *testing.T) {
 func TestEditsInOrder(t *testing.T) {
 	local, remote := net.Pipe()
 	var got []string
-	companion := jsonrpc.NewConn(t.Context(), editor.NewStream(remote), jsonrpc.HandlerWithError(func(_ context.Context, _ *jsonrpc.Conn, req *jsonrpc.Request) (any, error) {
+	companion := jsonrpc.NewConn(t.Context(), editor.NewStream(remote), jsonrpc.HandlerWithError(func(_ *jsonrpc.Conn, req *jsonrpc.Request) (any, error) {
 		edit, err := editor.Params[editor.DiffChange](req)
 		if err == nil && edit.Content != nil {
 			got = append(got, *edit.Content)

@@ -74,7 +74,7 @@ func newFake(t *testing.T) (*fake, net.Conn) {
 	t.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	mine, theirs := net.Pipe()
 	f.conn = jsonrpc.NewConn(context.Background(), editor.NewStream(mine),
-		jsonrpc.HandlerWithError(func(_ context.Context, _ *jsonrpc.Conn, req *jsonrpc.Request) (any, error) {
+		jsonrpc.HandlerWithError(func(_ *jsonrpc.Conn, req *jsonrpc.Request) (any, error) {
 			return editor.InitializeResult{Protocol: editor.ProtocolVersion}, nil
 		}))
 	t.Cleanup(func() { f.conn.Close() })

@@ -29,9 +29,9 @@ func GreetStream(ctx context.Context, stream io.ReadWriteCloser, name string) (c
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	lines := strict{jsonrpc.NewLines(stream, maxLine), jsonl.NewReader(stream, maxLine), end}
-	conn := jsonrpc.NewConn(ctx, lines, func(ctx context.Context, conn *jsonrpc.Conn, r *jsonrpc.Request) {
+	conn := jsonrpc.NewConn(ctx, lines, func(conn *jsonrpc.Conn, r *jsonrpc.Request) {
 		if !r.Notif {
-			conn.ReplyWithError(ctx, r.ID, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: r.Method + " is not supported"})
+			conn.ReplyWithError(r.ID, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: r.Method + " is not supported"})
 		}
 	})
 	defer conn.Close()
@@ -51,7 +51,7 @@ func GreetStream(ctx context.Context, stream io.ReadWriteCloser, name string) (c
 	if err := conn.Call(ctx, "initialize", greeting(name), &hello); err != nil {
 		return c, fmt.Errorf("initialize: %w", err)
 	}
-	if err := conn.Notify(ctx, "notifications/initialized", nil); err != nil {
+	if err := conn.Notify("notifications/initialized", nil); err != nil {
 		return c, fmt.Errorf("notifications/initialized: %w", err)
 	}
 	var list toolList
