@@ -26,6 +26,22 @@ func (s Signal) Set() {
 	}
 }
 
+// Every calls f each time the signal has been set, and at least once in each interval, until
+// ctx ends.
+func (s Signal) Every(ctx context.Context, interval time.Duration, f func()) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s:
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		f()
+	}
+}
+
 // Limits bound what waits in a queue. A zero field bounds nothing. A single value
 // of any size always finds room.
 type Limits[T any] struct {

@@ -26,6 +26,20 @@ func TestSignal(t *testing.T) {
 	}
 }
 
+func TestEvery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		s, began := NewSignal(), time.Now()
+		time.AfterFunc(300*time.Millisecond, s.Set)
+		time.AfterFunc(2500*time.Millisecond, cancel)
+		var calls []time.Duration
+		s.Every(ctx, time.Second, func() { calls = append(calls, time.Since(began)) })
+		if want := []time.Duration{300 * time.Millisecond, time.Second, 2 * time.Second}; !slices.Equal(calls, want) {
+			t.Errorf("called after %v, want %v", calls, want)
+		}
+	})
+}
+
 func TestQueue(t *testing.T) {
 	q := NewQueue(Limits[string]{Items: 3, Bytes: 10, Size: func(s string) int { return len(s) }})
 	for _, test := range []struct {

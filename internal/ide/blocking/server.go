@@ -266,20 +266,12 @@ func (s *Server) Check() { s.check.Set() }
 // may have deleted the lock, or may have come or gone.
 func (s *Server) watch() {
 	defer crash.Report()
-	tick := time.NewTicker(CheckInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-s.check:
-		case <-tick.C:
-		case <-s.ctx.Done():
-			return
-		}
+	s.check.Every(s.ctx, CheckInterval, func() {
 		s.Update()
 		if s.cfg.Watched != nil {
 			s.cfg.Watched()
 		}
-	}
+	})
 }
 
 // StopWatch stops looking after the lock file. It does not wait.

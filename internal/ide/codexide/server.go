@@ -124,18 +124,10 @@ func (s *Server) Serve() { s.running.Go(s.watch) }
 
 func (s *Server) watch() {
 	defer crash.Report()
-	tick := time.NewTicker(checkInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-s.check:
-		case <-tick.C:
-		case <-s.ctx.Done():
-			return
-		}
+	s.check.Every(s.ctx, checkInterval, func() {
 		s.update()
 		s.endSessions((*Session).endedLocked)
-	}
+	})
 }
 
 // Publish lets agents find the server. A failure is only a note: the user may not have
