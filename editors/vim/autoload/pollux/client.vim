@@ -63,6 +63,10 @@ function! pollux#client#Say(text, ...) abort
   endif
 endfunction
 
+function! pollux#client#SayNotRunning() abort
+  call pollux#client#Say(s:NOT_RUNNING, 'error')
+endfunction
+
 " Shows the oldest message. Vim runs timers that are due together in no particular order.
 function! s:ShowNext(_) abort
   let [text, level] = remove(s:unshown, 0)

@@ -158,7 +158,7 @@ function! pollux#command#Run(args, range, line1, line2, words) abort
   elseif index(s:Agents(), name) >= 0
     call pollux#terminal#Open(name, a:words[1 :])
   elseif !pollux#client#Ready()
-    call pollux#client#Say('Pollux is not running: run :Pollux start; if that fails, see :Pollux log', 'error')
+    call pollux#client#SayNotRunning()
   else
     call pollux#client#Say(printf('unknown command "%s": press Tab after :Pollux for a list', name), 'error')
   endif

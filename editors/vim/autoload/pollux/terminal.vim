@@ -76,7 +76,7 @@ function! pollux#terminal#Open(...) abort
     call pollux#client#Say(name .. ' is running: its arguments count when it starts', 'warning')
   endif
   if !running && !pollux#client#Ready()
-    call pollux#client#Say('Pollux is not running: run :Pollux start; if that fails, see :Pollux log', 'error')
+    call pollux#client#SayNotRunning()
     return 0
   endif
   if win > 0
