@@ -232,7 +232,7 @@ func (p *Pool) startUnchecked(from agent.Source, program agent.Program, k key) {
 		if _, err := p.Check(p.ctx, from); err != nil {
 			p.mu.Lock()
 			p.retireLocked(w)
-			w.killLocked()
+			w.askKill()
 			p.mu.Unlock()
 		}
 	})
@@ -371,7 +371,7 @@ func (p *Pool) settle(w *process, ended <-chan struct{}, err error) {
 	}
 	p.mu.Lock()
 	p.retireLocked(w)
-	w.killLocked()
+	w.askKill()
 	p.mu.Unlock()
 	<-w.done
 	if ended != nil {
@@ -441,7 +441,7 @@ func (p *Pool) reserve(ctx context.Context, program agent.Program, k key, req ag
 func (p *Pool) giveUp(w *process, err error) {
 	p.mu.Lock()
 	p.retireLocked(w)
-	w.stopLocked()
+	w.askStop()
 	p.failLocked(w.origin, err)
 	p.mu.Unlock()
 	p.logFailure(w, err)
@@ -607,7 +607,7 @@ func (p *Pool) retireLocked(w *process) {
 	}
 	w.retired = true
 	if w.running == 0 {
-		w.stopLocked()
+		w.askStop()
 	}
 }
 
@@ -663,7 +663,7 @@ func (p *Pool) drain(w *process) {
 			running = false
 		case <-w.conn.Done():
 			running = false
-		case <-w.stopping:
+		case <-w.stopping.Done():
 			running = false
 		case <-p.ctx.Done():
 			running = false
@@ -691,7 +691,7 @@ func (p *Pool) release(w *process) {
 	w.used = time.Now()
 	retired, closed := w.retired, p.closed
 	if w.running == 0 && retired {
-		w.stopLocked()
+		w.askStop()
 	}
 	p.mu.Unlock()
 	switch {

@@ -59,21 +59,22 @@ type process struct {
 	timeout  time.Duration // for requests that need no model
 	err      error         // why it did not start
 
-	ready    chan struct{} // closed when it has started, or failed to
-	stopping chan struct{} // closed when it must end
-	killing  chan struct{} // closed when it must end immediately
-	done     chan struct{} // closed when it has ended and its files are removed
-	making   chan struct{} // holds a token unless a session is being made: several at the same time take seconds
+	ready    chan struct{}   // closed when it has started, or failed to
+	done     chan struct{}   // closed when it has ended and its files are removed
+	making   chan struct{}   // holds a token unless a session is being made: several at the same time take seconds
+	stopping context.Context // ends when the process must end; askStop ends it
+	askStop  context.CancelFunc
+	killing  context.Context // ends when it must end immediately, and stopping with it; askKill ends it
+	askKill  context.CancelFunc
 	readers  sync.WaitGroup
 	printed  atomic.Int64 // bytes of output
 
 	// Pool.mu guards these.
-	awaited         time.Time // when the first request began to wait for its start
-	running         int       // requests, including those that are about to be sent
-	used            time.Time
-	retired         bool // it ends when nothing runs
-	stopped, killed bool // whether stopping or killing is closed
-	preparing, due  bool // whether sessions are being prepared, and whether another one is due
+	awaited        time.Time // when the first request began to wait for its start
+	running        int       // requests, including those that are about to be sent
+	used           time.Time
+	retired        bool // it ends when nothing runs
+	preparing, due bool // whether sessions are being prepared, and whether another one is due
 
 	mu         sync.Mutex          // guards the fields below
 	attempts   map[string]*attempt // the requests in progress, by session
@@ -128,10 +129,11 @@ type preparedSession struct {
 func newProcess(row *agent.Agent, from agent.Source, program agent.Program, k key, wall agent.Wall, log *slog.Logger) *process {
 	w := &process{
 		agent: row, how: row.Warm, source: from, program: program, key: k, wall: wall, spawn: spawn, log: log, began: time.Now(), used: time.Now(), attempts: make(map[string]*attempt),
-		ready: make(chan struct{}), stopping: make(chan struct{}), killing: make(chan struct{}), done: make(chan struct{}),
-		making: make(chan struct{}, 1),
+		ready: make(chan struct{}), done: make(chan struct{}), making: make(chan struct{}, 1),
 	}
 	w.making <- struct{}{}
+	w.killing, w.askKill = context.WithCancel(context.Background())
+	w.stopping, w.askStop = context.WithCancel(w.killing)
 	return w
 }
 
@@ -155,13 +157,7 @@ func (w *process) start(ctx context.Context, temp *agent.TempDir, timeout time.D
 	if err == nil {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
-		go func() {
-			select {
-			case <-w.stopping:
-				cancel()
-			case <-ctx.Done():
-			}
-		}()
+		defer context.AfterFunc(w.stopping, cancel)()
 		if err = w.conn.Initialize(ctx); err == nil {
 			return nil
 		}
@@ -225,39 +221,13 @@ func (w *process) alive() bool {
 	}
 }
 
-// stopLocked asks the supervisor to end the process. killLocked asks it to end
-// the process immediately.
-func (w *process) stopLocked() {
-	if !w.stopped {
-		w.stopped = true
-		close(w.stopping)
-	}
-}
-
-func (w *process) killLocked() {
-	w.stopLocked()
-	if !w.killed {
-		w.killed = true
-		close(w.killing)
-	}
-}
-
 // stop ends the process. Only the supervisor calls it.
 func (w *process) stop() {
 	if w.child == nil {
 		return
 	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		w.child.Stop(stopTimeout)
-	}()
-	select {
-	case <-ended:
-	case <-w.killing:
-		w.child.Stop(0)
-		<-ended
-	}
+	defer context.AfterFunc(w.killing, func() { w.child.Stop(0) })()
+	w.child.Stop(stopTimeout)
 }
 
 // cleanUp closes the connection and removes the files of a process that has
