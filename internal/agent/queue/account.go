@@ -31,7 +31,7 @@ type account struct {
 	// waiting holds the callers that wait, the next one first. After its turn, a
 	// caller goes to the end.
 	waiting []*caller
-	quotas  map[string]quota // models whose quota is used up
+	usedUp  map[string]UsedUp // by model
 }
 
 // A caller waits with one or more requests, the oldest first.
@@ -48,13 +48,8 @@ type ticket struct {
 	news    outbox.Signal // set when it may run, or its position may have changed
 }
 
-type quota struct {
-	kind  agent.Kind
-	until time.Time
-}
-
 func newAccount(id string) *account {
-	return &account{id: id, starts: newPacer(), quotas: make(map[string]quota)}
+	return &account{id: id, starts: newPacer(), usedUp: make(map[string]UsedUp)}
 }
 
 // acquire waits for the turn of a request of a caller. It calls report with the position in the queue,
@@ -187,16 +182,14 @@ func (a *account) position(t *ticket) (n int, granted bool) {
 	return n, t.granted
 }
 
-// usedUp returns the quota of a model that is used up, or "".
-func (a *account) usedUp(model string) agent.Kind {
+// quota returns the quota of a model that is used up, or "".
+func (a *account) quota(model string) agent.Kind {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	q, ok := a.quotas[model]
-	if ok && !time.Now().Before(q.until) {
-		delete(a.quotas, model)
-		return ""
+	if !time.Now().Before(a.usedUp[model].Until) {
+		delete(a.usedUp, model)
 	}
-	return q.kind
+	return a.usedUp[model].Kind
 }
 
 // refused remembers that the quota of models is used up. reset is the time until it is
@@ -210,10 +203,10 @@ func (a *account) refused(kind agent.Kind, reset time.Duration, requested, used 
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	q := quota{kind, time.Now().Add(reset)}
-	a.quotas[requested] = q
+	until := time.Now().Add(reset)
+	a.usedUp[requested] = UsedUp{requested, kind, until}
 	if used != "" {
-		a.quotas[used] = q
+		a.usedUp[used] = UsedUp{used, kind, until}
 	}
 }
 
@@ -221,8 +214,8 @@ func (a *account) refused(kind agent.Kind, reset time.Duration, requested, used 
 func (a *account) answered(requested, used string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	delete(a.quotas, requested)
-	delete(a.quotas, used)
+	delete(a.usedUp, requested)
+	delete(a.usedUp, used)
 }
 
 func (a *account) load() Load {
@@ -233,17 +226,13 @@ func (a *account) load() Load {
 		l.Waiting += len(c.tickets)
 		l.Callers = append(l.Callers, Waiting{c.name, len(c.tickets), c.tickets[0].since})
 	}
-	for model, q := range a.quotas {
-		if time.Now().Before(q.until) {
-			l.UsedUp = append(l.UsedUp, UsedUp{model, q.kind, q.until})
+	for _, u := range a.usedUp {
+		if time.Now().Before(u.Until) {
+			l.UsedUp = append(l.UsedUp, u)
 		}
 	}
 	slices.SortFunc(l.UsedUp, func(a, b UsedUp) int { return cmp.Compare(a.Model, b.Model) })
 	return l
-}
-
-func sortLoads(loads []Load) {
-	slices.SortFunc(loads, func(a, b Load) int { return cmp.Compare(a.Account, b.Account) })
 }
 
 // A pacer spaces out the starts of processes.

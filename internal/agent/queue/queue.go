@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -126,7 +127,7 @@ func (q *request) answer(ctx context.Context) (agent.Result, error) {
 	if to == model {
 		to = ""
 	}
-	if why := q.account.usedUp(model); to != "" && why != "" && q.account.usedUp(to) == "" {
+	if why := q.account.quota(model); to != "" && why != "" && q.account.quota(to) == "" {
 		return q.fallBack(ctx, agent.Result{}, agent.Fallback{From: cmp.Or(model, "the default model"), To: to, Why: string(why)})
 	}
 	result, err := q.try(ctx, model)
@@ -252,6 +253,6 @@ func (r *Runner) Loads() []Load {
 			loads = append(loads, l)
 		}
 	}
-	sortLoads(loads)
+	slices.SortFunc(loads, func(a, b Load) int { return cmp.Compare(a.Account, b.Account) })
 	return loads
 }
