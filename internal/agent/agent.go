@@ -116,7 +116,8 @@ type Processes interface {
 	Ahead(from Source, dir string)
 	// Forget drops a conversation.
 	Forget(session string)
-	// Workers returns the processes that work on requests or wait for them.
+	// Workers returns the processes of this runner that work on requests or wait for them. The
+	// pool of a bridge has its own.
 	Workers() []Worker
 	// Close ends the requests in progress with [ErrClosed] and waits for all
 	// processes to end. It may be called more than once.

@@ -43,10 +43,7 @@ type Status struct {
 
 // A pooled runner uses the processes of a pool. It has its own processes only while it
 // cannot reach a pool.
-type pooled interface {
-	Pool() int
-	OwnWorkers() []agent.Worker
-}
+type pooled interface{ Pool() int }
 
 // Status returns the state of the bridge.
 func (b *Bridge) Status() Status {
@@ -55,13 +52,13 @@ func (b *Bridge) Status() Status {
 		Sessions: len(b.conversations.list()), Workers: []agent.Worker{},
 	}
 	for _, a := range b.agents {
-		switch r := a.opened().(type) {
-		case nil:
-		case pooled:
+		r := a.opened()
+		if r == nil {
+			continue
+		}
+		s.Workers = append(s.Workers, r.Workers()...)
+		if r, ok := r.(pooled); ok {
 			s.Shared, s.Pool = true, cmp.Or(s.Pool, r.Pool())
-			s.Workers = append(s.Workers, r.OwnWorkers()...)
-		default:
-			s.Workers = append(s.Workers, r.Workers()...)
 		}
 	}
 	s.Dir, _ = os.Getwd()

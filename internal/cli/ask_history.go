@@ -12,6 +12,7 @@ import (
 	"pollux/internal/config"
 	"pollux/internal/paths"
 	"pollux/internal/sys/disk"
+	"pollux/internal/sys/sock"
 )
 
 // openHistory opens the history of conversations, unless the user keeps none.
@@ -101,7 +102,7 @@ func (a *asking) pooled(ctx context.Context, cfg bridge.Config, id string) ([]by
 	}
 	h := hello(cfg)
 	client := shared.NewClient(shared.Config{Hello: &h, Log: cfg.Log, Connect: func(ctx context.Context) (io.ReadWriteCloser, error) {
-		return shared.Dial(ctx, path)
+		return sock.Dial(ctx, path)
 	}})
 	defer client.Close()
 	data, err := client.Kept(ctx, id, 0)

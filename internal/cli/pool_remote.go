@@ -14,6 +14,7 @@ import (
 	"pollux/internal/agent/shared"
 	"pollux/internal/bridge"
 	"pollux/internal/remote"
+	"pollux/internal/sys/sock"
 )
 
 // poolFlags are the flags that select a pool on another machine or in another container.
@@ -68,7 +69,7 @@ func (f *poolFlags) open(cfg bridge.Config) (agent.Runner, error) {
 
 // dial connects to the socket of a pool.
 func (f *poolFlags) dial(ctx context.Context) (io.ReadWriteCloser, error) {
-	conn, err := shared.Dial(ctx, f.socket)
+	conn, err := sock.Dial(ctx, f.socket)
 	if err != nil {
 		return nil, f.noAnswer(ctx, nil, err)
 	}
@@ -76,7 +77,7 @@ func (f *poolFlags) dial(ctx context.Context) (io.ReadWriteCloser, error) {
 }
 
 func (f *poolFlags) noAnswer(_ context.Context, _ io.ReadWriteCloser, err error) error {
-	if errors.Is(err, shared.ErrForeign) {
+	if errors.Is(err, sock.ErrForeign) {
 		return err
 	}
 	return fmt.Errorf("no pool answers at %s (%v): is one running, and is this its socket? "+

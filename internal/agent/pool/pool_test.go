@@ -29,6 +29,7 @@ import (
 	"pollux/internal/agent/shared"
 	"pollux/internal/sys/disk"
 	"pollux/internal/sys/proc"
+	"pollux/internal/sys/sock"
 	"pollux/internal/sys/systest"
 )
 
@@ -118,10 +119,10 @@ func share(t *testing.T, row *agent.Agent, from agent.Source, r *queue.Runner) a
 			t.Error(err)
 		}
 	})
-	c := &clients{clients: make(map[string]agent.Runner), open: func(from agent.Source) agent.Runner {
+	c := &clients{pool: r, clients: make(map[string]agent.Runner), open: func(from agent.Source) agent.Runner {
 		return shared.NewClient(shared.Config{
 			Hello:   &shared.Hello{Protocol: shared.Protocol, Agent: row.Name, Source: &from},
-			Connect: func(ctx context.Context) (io.ReadWriteCloser, error) { return shared.Dial(ctx, path) },
+			Connect: func(ctx context.Context) (io.ReadWriteCloser, error) { return sock.Dial(ctx, path) },
 		})
 	}}
 	c.of(from)
@@ -131,6 +132,7 @@ func share(t *testing.T, row *agent.Agent, from agent.Source, r *queue.Runner) a
 // A clients is a runner that asks a pool as the bridges of several sources: a connection
 // has one source.
 type clients struct {
+	pool *queue.Runner
 	open func(agent.Source) agent.Runner
 
 	mu      sync.Mutex
@@ -169,13 +171,8 @@ func (c *clients) Forget(session string) {
 	}
 }
 
-// Workers returns the processes of the pool, which all clients see.
-func (c *clients) Workers() []agent.Worker {
-	for _, r := range c.all() {
-		return r.Workers()
-	}
-	return nil
-}
+// Workers returns the processes of the pool.
+func (c *clients) Workers() []agent.Worker { return c.pool.Workers() }
 
 func (c *clients) Close() error {
 	var all []error

@@ -408,23 +408,13 @@ func (c *Client) Kept(ctx context.Context, id string, n int) ([]byte, error) {
 	return known.Data, nil
 }
 
-// Workers implements [agent.Runner]: it returns the processes of the pool.
+// Workers implements [agent.Runner]: it returns the processes of the runner that answers if no
+// pool can be reached.
 func (c *Client) Workers() []agent.Worker {
-	var s Status
-	if conn := c.current(); conn != nil {
-		ctx, cancel := context.WithTimeout(c.ctx, stateTimeout)
-		defer cancel()
-		conn.rpc.Call(ctx, methodStatus, nil, &s)
-	}
-	return append(s.Workers, c.OwnWorkers()...)
-}
-
-// OwnWorkers returns the processes of the runner that answers if no pool can be reached.
-func (c *Client) OwnWorkers() []agent.Worker {
 	if local := c.localRunner(); local != nil {
 		return local.Workers()
 	}
-	return []agent.Worker{}
+	return nil
 }
 
 // Pool returns the process of the pool that the client is connected to, or 0.

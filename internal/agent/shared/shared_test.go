@@ -24,6 +24,7 @@ import (
 	"pollux/internal/agent"
 	"pollux/internal/agent/agenttest"
 	"pollux/internal/agent/queue"
+	"pollux/internal/sys/sock"
 	"pollux/internal/sys/systest"
 )
 
@@ -143,7 +144,7 @@ func startPool(t *testing.T, path string, r queue.Attempter, idle time.Duration)
 // newTestClient returns a client of the pool at a socket.
 func newTestClient(t *testing.T, path string, change func(*Config)) *Client {
 	t.Helper()
-	cfg := Config{Hello: &testHello, Connect: func(ctx context.Context) (io.ReadWriteCloser, error) { return Dial(ctx, path) }}
+	cfg := Config{Hello: &testHello, Connect: func(ctx context.Context) (io.ReadWriteCloser, error) { return sock.Dial(ctx, path) }}
 	if change != nil {
 		change(&cfg)
 	}
@@ -377,10 +378,10 @@ func TestPoolEndsDuringARequest(t *testing.T) {
 			p := startPool(t, path, hang(), time.Hour)
 			c := newTestClient(t, path, func(cfg *Config) {
 				cfg.Connect = func(ctx context.Context) (io.ReadWriteCloser, error) {
-					conn, err := Dial(ctx, path)
+					conn, err := sock.Dial(ctx, path)
 					if err != nil {
 						startPool(t, path, say(), time.Hour)
-						return Dial(ctx, path)
+						return sock.Dial(ctx, path)
 					}
 					return conn, nil
 				}
@@ -713,7 +714,7 @@ func TestWelcome(t *testing.T) {
 		{Hello{Protocol: 99, Agent: "test"}, "the pool is of Pollux test, which cannot talk to the version of this bridge: install"},
 		{Hello{Protocol: Protocol, Agent: "other"}, `does not know the agent "other"`},
 	} {
-		conn, err := Dial(t.Context(), path)
+		conn, err := sock.Dial(t.Context(), path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -727,7 +728,7 @@ func TestWelcome(t *testing.T) {
 // runs no agent for it. It asked the pool for a "Codex CLI" of its own, which wrote into the project.
 func TestPoolServesNoAskedAgent(t *testing.T) {
 	if path := os.Getenv("POLLUX_TEST_SOCKET"); path != "" { // behind the wall
-		conn, err := Dial(t.Context(), path)
+		conn, err := sock.Dial(t.Context(), path)
 		if err != nil {
 			t.Fatal(err)
 		}

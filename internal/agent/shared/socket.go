@@ -136,7 +136,7 @@ func (l *ownSocket) Close() error {
 func Probe(ctx context.Context, path string) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	conn, err := Dial(ctx, path)
+	conn, err := sock.Dial(ctx, path)
 	if err != nil {
 		return err
 	}
@@ -147,13 +147,6 @@ func Probe(ctx context.Context, path string) error {
 	return l.Close()
 }
 
-// ErrForeign reports that a socket belongs to another user.
-var ErrForeign = sock.ErrForeign
-
-// Dial connects to the socket of a pool. It fails with [ErrForeign] if another user may
-// have put it there: see [sock.Dial].
-func Dial(ctx context.Context, path string) (net.Conn, error) { return sock.Dial(ctx, path) }
-
 // Starter returns a function that connects to the pool at a socket, and starts one with
 // argv if none answers. The pool outlives this process.
 func Starter(path string, argv []string) func(context.Context) (io.ReadWriteCloser, error) {
@@ -163,7 +156,7 @@ func Starter(path string, argv []string) func(context.Context) (io.ReadWriteClos
 				return nil, fmt.Errorf("the pool could not be started: %w", err)
 			}
 		}
-		conn, err := Dial(ctx, path)
+		conn, err := sock.Dial(ctx, path)
 		if errors.Is(err, fs.ErrNotExist) {
 			err = errReplaced
 		}

@@ -61,7 +61,7 @@ func TestEndedAfterAKill(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Dial(t.Context(), path); err == nil || !Ended(err) {
+	if _, err := sock.Dial(t.Context(), path); err == nil || !Ended(err) {
 		t.Errorf("the error is %v", err)
 	}
 }

@@ -102,7 +102,7 @@ func ask(ctx context.Context, path, method string, params, result any) error {
 	if is, err := sock.IsSocket(path); err == nil && !is {
 		return notASocket(path)
 	}
-	conn, err := Dial(ctx, path)
+	conn, err := sock.Dial(ctx, path)
 	if err != nil {
 		return err
 	}
