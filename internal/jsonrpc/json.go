@@ -1,10 +1,12 @@
 package jsonrpc
 
 import (
+	"bytes"
 	stdjson "encoding/json"
 	"errors"
 	"reflect"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -46,10 +48,32 @@ func decodeText(d *jsontext.Decoder, text *string) error {
 	case value.Kind() != '"':
 		return errors.New("not a string")
 	}
-	// An error is about invalid UTF-8 and half surrogate pairs, which are replaced.
-	unquoted, _ := jsontext.AppendUnquote(make([]byte, 0, len(value)), value)
-	*text = disk.Text(unquoted)
+	*text = disk.Text(unquote(value))
 	return nil
+}
+
+// unquote decodes a valid string. It takes a third of the library's time for a text whose only
+// escapes have two characters.
+func unquote(quoted []byte) []byte {
+	text := make([]byte, 0, len(quoted))
+	if rest := quoted[1 : len(quoted)-1]; utf8.Valid(rest) {
+		for {
+			i := bytes.IndexByte(rest, '\\')
+			if i < 0 {
+				return append(text, rest...)
+			}
+			text = append(text, rest[:i]...)
+			escape := strings.IndexByte(`"\/bfnrt`, rest[i+1])
+			if escape < 0 { // it has a code point
+				break
+			}
+			text = append(text, "\"\\/\b\f\n\r\t"[escape])
+			rest = rest[i+2:]
+		}
+	}
+	// An error is about invalid UTF-8 and half surrogate pairs, which are replaced.
+	text, _ = jsontext.AppendUnquote(text[:0], quoted)
+	return text
 }
 
 // largeText is the minimum length, in bytes, of a text that [Encode] handles separately.

@@ -23,7 +23,7 @@ type sample struct {
 func TestDecode(t *testing.T) {
 	for _, message := range []string{
 		`{}`, `null`, ` { "text" : "a\n\"\u00e4\ud83d\ude00" } `, `{"text":null,"empty":null,"raw":null,"list":null}`,
-		`{"text":"a","text":"b"}`, `{"unknown":[{}],"text":"a"}`, `{"empty":"","on":false,"n":0,"list":[]}`,
+		`{"text":"\"\\\/\b\f\n\r\t, \u0041"}`, `{"text":"\/\"\\\/\b\f\n\r\t"}`, `{"text":"a","text":"b"}`, `{"unknown":[{}],"text":"a"}`, `{"empty":"","on":false,"n":0,"list":[]}`,
 		`{"raw": {"a":[1, "]}"]} ,"text":"a"}`, `{"any":[1.5e3,12345678901234567890,-0,{"a":null}]}`,
 		"{\"text\":\"\xff\"}", `{"text":"\ud83d x \ude00"}`, `{"raw":"` + "\xff" + `"}`, `{"n":1.5}`, `{"n":1e99}`, `{"n":"1"}`,
 		``, `{`, `[]`, `"x"`, `{"text":1}`, `{"text":"a"}}`, `{"text":"a"} x`, `{"text":"\x"}`, `{"text":"a`, "{\"text\":\"\n\"}", `{"on":1}`,
