@@ -29,7 +29,8 @@ const (
 	// manyCLIs is how many CLIs connect.
 	manyCLIs = 20
 	// commandRuns is how often each run starts a command, and moves how often the cursor moves.
-	commandRuns, moves = 10, 20
+	// diffs is how many companions of each run show a big proposal.
+	commandRuns, moves, diffs = 10, 20, 5
 )
 
 // bigText has 5 MB.
@@ -37,9 +38,11 @@ var bigText = strings.Repeat("a line of some fifty characters, as code has them\
 
 // measureCompanions measures our companion as an editor and as CLIs, and a peer as CLIs.
 func measureCompanions(t *table, s setup) error {
-	steps := []func(*companion, column) error{
-		measureIdle, measureMoves, measureClaudeMoves, measureDiff, measureClaudeDiff, measureCommands,
+	steps := []func(*companion, column) error{measureIdle, measureMoves, measureClaudeMoves}
+	for range diffs {
+		steps = append(steps, measureDiff, measureClaudeDiff)
 	}
+	steps = append(steps, measureCommands)
 	if err := t.ours().companions([]string{s.binary, "ide"}, steps...); err != nil {
 		return err
 	}
