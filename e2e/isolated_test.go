@@ -12,6 +12,9 @@ import (
 // isolatedEnv is set in the test process that runs in a network namespace.
 const isolatedEnv = "POLLUX_E2E_ISOLATED"
 
+// isolatedSlots bounds the processes of [isolated], whose agents compute much and need much memory.
+var isolatedSlots = make(chan struct{}, 4)
+
 // isolated reports whether the test runs in a network namespace that has only
 // loopback: closed clients try to reach other hosts, even when told not to. If it does
 // not, isolated runs the test again in a process that does, and reports false.
@@ -33,6 +36,8 @@ func isolated(t *testing.T) bool {
 		}
 		t.Skipf("without root or unshare -rn: %v", err)
 	}
+	isolatedSlots <- struct{}{}
+	defer func() { <-isolatedSlots }()
 	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), isolatedEnv+"=1", "POLLUX_BINARY="+polluxBinary)
 	if out, err := cmd.CombinedOutput(); err != nil {
