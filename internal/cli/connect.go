@@ -120,10 +120,6 @@ this command ends. To run a single agent, use instead
 
 ` + "`pollux help remote`" + ` explains dev containers, ssh and WSL, step by step.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !publish {
-				explainServer(streams, "an agent starts this to reach a companion: to start an agent that does, "+
-					"`pollux run --attach`; Ctrl-C ends it")
-			}
 			if publish {
 				ctx, stop := untilSignal(cmd.Context())
 				defer stop()
@@ -138,6 +134,8 @@ this command ends. To run a single agent, use instead
 					}
 				})
 			}
+			explainServer(streams, "an agent starts this to reach a companion: to start an agent that does, "+
+				"`pollux run --attach`; Ctrl-C ends it")
 			target, paths, err := flags.target(cmd.Context())
 			if err != nil {
 				return err

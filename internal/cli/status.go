@@ -52,9 +52,7 @@ pending changes; then the bridges, and the pools with their processes.`,
 				if i > 0 {
 					fmt.Fprintln(streams.Out)
 				}
-				for line := range strings.Lines(e.Describe("")) {
-					fmt.Fprintln(streams.Out, prose(streams.Out, strings.TrimSuffix(line, "\n")))
-				}
+				fmt.Fprint(proseWriter{streams.Out}, e.Describe(""))
 			}
 			return printBridges(cmd.Context(), streams, running, "\n")
 		},

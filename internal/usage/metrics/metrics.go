@@ -10,9 +10,7 @@ package metrics
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -92,10 +90,11 @@ func Open(getenv func(string) string, o Options) (*Meter, error) {
 // describe returns the attributes of this process. The user's variables override
 // them.
 func describe(o Options) *resource.Resource {
-	r, err := resource.New(context.Background(), resource.WithAttributes(
+	// WithService adds a random ID, which separates the sums of processes that run at the same
+	// time.
+	r, err := resource.New(context.Background(), resource.WithService(), resource.WithAttributes(
 		attribute.String("service.name", "pollux"),
 		attribute.String("service.version", o.Version),
-		attribute.String("service.instance.id", instanceID()),
 	), resource.WithTelemetrySDK(), resource.WithFromEnv())
 	if err != nil { // the resource lacks only the attributes that are invalid
 		o.Log.Debug("OTEL_RESOURCE_ATTRIBUTES is invalid", "err", err)
@@ -125,15 +124,6 @@ func newMeter(o Options, about *resource.Resource, reader sdk.Reader) (*Meter, e
 		return nil, err
 	}
 	return m, nil
-}
-
-// instanceID returns a random UUID. It separates the sums of processes that run
-// at the same time.
-func instanceID() string {
-	var id [16]byte
-	rand.Read(id[:])
-	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
 }
 
 // Record measures a call. It does not wait for the collector.
