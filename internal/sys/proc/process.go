@@ -109,3 +109,8 @@ func ProcessesIn(name, dir string) []StartedProcess { return processesIn(name, d
 // Memory returns the memory of a process of this user in bytes, or 0 if it is unknown:
 // on Linux its anonymous memory, elsewhere its resident memory, which includes pages of files.
 func Memory(pid int) int64 { return memory(pid) }
+
+// Elevated reports whether this process has raised rights that the user's other processes
+// do not have, as after "Run as administrator" on Windows. On other systems it returns false:
+// there, such a process runs as root.
+func Elevated() bool { return elevated() }
