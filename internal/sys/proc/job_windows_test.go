@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -84,18 +83,6 @@ var systemPrograms = map[string]func() error{
 		}
 		hidden := info.Flags&windows.STARTF_USESHOWWINDOW != 0 && info.ShowWindow == windows.SW_HIDE
 		return os.WriteFile(os.Getenv("SYS_TEST_WINDOW"), []byte(fmt.Sprintf("hidden: %v", hidden)), 0o600)
-	},
-	"describe": func() error {
-		in, err := io.ReadAll(os.Stdin)
-		if err != nil {
-			return err
-		}
-		dir, err := os.Getwd()
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(os.Stderr, "%q\n%q\n%q\n%q\n", os.Args, in, dir, os.Environ())
-		return systest.ExitCode(7)
 	},
 	"sleeper": func() error {
 		time.Sleep(time.Hour)
@@ -297,64 +284,8 @@ func TestStopInterruptsTheChild(t *testing.T) {
 	}
 }
 
-// A child receives what it does from os/exec.
-func TestChildStartsAsWithExec(t *testing.T) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	env := append(os.Environ(), systest.ProgramVar+"=describe")
-	run := func(cmd *exec.Cmd, start func(*exec.Cmd) int) string {
-		t.Helper()
-		out, err := os.Create(filepath.Join(dir, "out"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer out.Close()
-		cmd.Stderr = out
-		if cmd.Env == nil {
-			cmd.Env = env
-		}
-		if code := start(cmd); code != 7 {
-			t.Errorf("exit code %d", code)
-		}
-		text, err := os.ReadFile(out.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
-	}
-	for name, command := range map[string]func() *exec.Cmd{
-		"arguments": func() *exec.Cmd { return exec.Command(self, "", `a "b"\`, "Grüße, 世界", "50%") },
-		"environment": func() *exec.Cmd {
-			cmd := exec.Command(self)
-			cmd.Env = append(env, "b=1", "A=ä🌍", "B=2", "a(x)=", "a=3", `=Q:=Q:\x`, "none")
-			return cmd
-		},
-		"directory":    func() *exec.Cmd { return &exec.Cmd{Path: self, Args: []string{"x"}, Dir: dir} },
-		"no extension": func() *exec.Cmd { return exec.Command(strings.TrimSuffix(self, ".exe")) },
-		"relative to directory": func() *exec.Cmd {
-			return &exec.Cmd{Path: `.\` + filepath.Base(self), Args: []string{"x"}, Dir: filepath.Dir(self)}
-		},
-		"a command line instead": func() *exec.Cmd { return &exec.Cmd{Path: self, SysProcAttr: &syscall.SysProcAttr{CmdLine: `x  "y z"`}} },
-	} {
-		t.Run(name, func(t *testing.T) {
-			want := run(command(), func(cmd *exec.Cmd) int { cmd.Run(); return cmd.ProcessState.ExitCode() })
-			got := run(command(), func(cmd *exec.Cmd) int {
-				c, err := StartChild(cmd)
-				if err != nil {
-					t.Fatal(err)
-				}
-				<-c.Done()
-				return c.ExitCode()
-			})
-			if got != want {
-				t.Errorf("it gets\n%s, from os/exec\n%s", got, want)
-			}
-		})
-	}
-	for program, want := range map[string]error{"none": exec.ErrNotFound, filepath.Join(dir, "none.exe"): fs.ErrNotExist} {
+func TestMissingProgram(t *testing.T) {
+	for program, want := range map[string]error{"none": exec.ErrNotFound, filepath.Join(t.TempDir(), "none.exe"): fs.ErrNotExist} {
 		if _, err := StartChild(exec.Command(program)); !errors.Is(err, want) {
 			t.Errorf("%s: %v", program, err)
 		}
