@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"pollux/internal/companion/journal"
+	"pollux/internal/paths"
 	"pollux/internal/sys/disk"
 	"pollux/internal/sys/shell"
 	"pollux/internal/termtext"
@@ -121,6 +122,35 @@ func explainJournal(streams IO, since time.Time) {
 	if slices.ContainsFunc(entries, func(e journal.Entry) bool { return e.State == journal.Accepted && !e.Time.Before(since) }) {
 		firstAccept.explain(streams, "to see again what you accepted: `pollux journal`, `pollux journal show --diff @`; "+
 			"it can restore each text")
+	}
+}
+
+const (
+	// toldLeft is the file with the ID of the newest entry that [explainLeft] has reported.
+	toldLeft = "left"
+	// maxLeft is how many entries it reports.
+	maxLeft = 3
+)
+
+// explainLeft says how to get the texts that the user edited, if the agent or Pollux ended before
+// the user decided. If the agent does not hide the message, because it has ended, it is the last
+// one.
+func explainLeft(streams IO, ended bool) {
+	if !isTerminal(streams.In) {
+		return
+	}
+	told, err := readState(toldLeft)
+	j, journalErr := journal.Default()
+	if err != nil || journalErr != nil {
+		return
+	}
+	left := j.Left(strings.TrimSpace(told))
+	for _, e := range left[:min(len(left), maxLeft)] {
+		say(streams.Err, "you edited a change of %s, and the agent or Pollux ended before you decided: "+
+			"`pollux journal restore %s` writes your text", termtext.Visible(paths.Short(e.Path)), e.ID)
+	}
+	if len(left) > 0 && ended {
+		writeState(toldLeft, left[0].ID+"\n") // otherwise the next run repeats it
 	}
 }
 

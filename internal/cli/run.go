@@ -144,6 +144,8 @@ func (r *running) runAttached(ctx context.Context, s session) error {
 // runHere runs an agent with the companion of another pollux run here, or with a new one.
 func (r *running) runHere(cmd *cobra.Command, s session) error {
 	ctx := cmd.Context()
+	explainLeft(r.streams, false)
+	defer explainLeft(r.streams, true) // after the companion has ended
 	if !anyChanged(cmd, "root", "include-ignored", "listen", "host-name") {
 		socket, inEditor := otherRun(ctx)
 		if inEditor != "" {

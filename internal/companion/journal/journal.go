@@ -291,6 +291,22 @@ func (j *Journal) List() ([]Entry, error) {
 	return all, nil
 }
 
+// Left returns the entries after an ID that the user edited and cannot decide on any more,
+// because their agent and their companion have ended. The newest comes first.
+func (j *Journal) Left(after string) (left []Entry) {
+	names, _ := disk.ReadDir(j.dir) // sorted
+	for _, n := range slices.Backward(names) {
+		id, ok := strings.CutSuffix(n.Name(), ".edited")
+		if !ok || id <= after {
+			continue
+		}
+		if e, err := j.Get(id); err == nil && e.State == Orphaned && !proc.Alive(e.PID) {
+			left = append(left, e)
+		}
+	}
+	return left
+}
+
 // Resolve returns the ID of an entry from an ID, from the start of one that no other
 // entry has, or from "@" for the latest entry.
 func (j *Journal) Resolve(ref string) (id string, err error) {
