@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/creack/pty"
+
 	"pollux/internal/editor"
 	"pollux/internal/ide/geminiide/client"
 	"pollux/internal/sys/disk"
@@ -214,5 +216,36 @@ func TestSignalWhileAnAgentStarts(t *testing.T) {
 	})
 	if files := p.files(); err != nil || !slices.Equal(files, before) {
 		t.Errorf("%v; discovery files: %q", err, files)
+	}
+}
+
+// A review in a terminal does not end without a word when the companion ends.
+func TestReviewSaysThatTheCompanionHasEnded(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("there is no pty")
+	}
+	p := newPlace(t)
+	companion, _ := p.standalone(t)
+	review := exec.Command("pollux", "review")
+	review.Dir = p.project
+	review.Env = append(os.Environ(), "TERM=xterm")
+	screen, err := pty.StartWithSize(review, &pty.Winsize{Rows: 24, Cols: 80})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer screen.Close()
+	shown := ""
+	buf := make([]byte, 4096)
+	for ended := false; err == nil; {
+		var n int
+		n, err = screen.Read(buf)
+		shown += string(buf[:n])
+		if !ended && strings.Contains(shown, "No pending changes") {
+			ended = true
+			companion.Process.Kill()
+		}
+	}
+	if err := review.Wait(); err != nil || !strings.Contains(shown, "the companion has ended: `pollux journal`") {
+		t.Errorf("%v: %q", err, shown)
 	}
 }

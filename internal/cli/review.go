@@ -52,7 +52,11 @@ contains the working directory.`,
 			if errors.Is(err, term.ErrLeft) {
 				return exitError{tmux.ExitLeft}
 			}
-			if errors.Is(err, term.ErrEnded) || errors.Is(err, context.Canceled) {
+			switch {
+			case errors.Is(err, term.ErrEnded):
+				say(streams.Err, "the companion has ended: `pollux journal` lists the changes that it showed")
+				return nil
+			case errors.Is(err, context.Canceled):
 				return nil
 			}
 			return err
