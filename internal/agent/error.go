@@ -37,6 +37,7 @@ const (
 	Network       Kind = "network"
 	Stalled       Kind = "stalled"
 	TooMuchOutput Kind = "too much output"
+	Locked        Kind = "locked"
 	Crashed       Kind = "crashed"
 	Failed        Kind = "failed"
 )
@@ -79,6 +80,7 @@ var remedies = map[Kind]Remedy{
 	Network:       {"the model's service cannot be reached", "check the network and the proxy variables"},
 	Stalled:       {"the agent stopped making progress", "try again"},
 	TooMuchOutput: {"the agent's output did not end", "ask for less at a time"},
+	Locked:        {"another process holds a lock of the agent", "try again in a minute"},
 	Crashed:       {"the agent ended without a result", "try again"},
 	Failed:        {"the agent failed", "try again"},
 }

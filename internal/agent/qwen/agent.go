@@ -30,6 +30,8 @@ var release = program.Release{
 		agent.Auth:     {What: "Qwen Code is not logged in", Next: "run `qwen` once in a terminal and use /auth, or set OPENAI_API_KEY in the environment of Pollux"},
 		agent.Settings: {What: "Qwen Code's settings are invalid", Next: "correct the file that it names"},
 		agent.BadModel: {What: "Qwen Code has no such model", Next: "run `qwen` and use /model to see the names, or leave the model out"},
+		// It ignores the lock of an ended one after 60 seconds.
+		agent.Locked: {What: "another Qwen Code, which is running or was killed, holds the lock of the extensions", Next: "wait a minute, then try again"},
 	},
 }
 
@@ -106,6 +108,8 @@ func kindOf(message string) agent.Kind {
 		return agent.BadModel
 	case strings.Contains(message, "Error in: ") || strings.Contains(message, "Please fix the configuration"):
 		return agent.Settings
+	case strings.Contains(message, "ExtensionStoreBusyError"):
+		return agent.Locked
 	}
 	return acp.KindOf(message)
 }

@@ -57,7 +57,8 @@ func TestModelName(t *testing.T) {
 }
 
 func TestKinds(t *testing.T) {
-	for message, want := range map[string]agent.Kind{"Internal error: Model 'x' not found for authType 'openai'": agent.BadModel, "400 bad": agent.BadRequest, "x": agent.Failed} {
+	for message, want := range map[string]agent.Kind{"Internal error: Model 'x' not found for authType 'openai'": agent.BadModel, "400 bad": agent.BadRequest, "x": agent.Failed,
+		"no answer to initialize: ExtensionStoreBusyError: Extension store is busy at /home/me/.qwen/extension-store": agent.Locked} {
 		if got := failure(nil, -32603, message, nil); got.Kind != want || strings.Contains(got.Error(), "Internal error") {
 			t.Errorf("%s: %v", message, got)
 		}
