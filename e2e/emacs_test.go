@@ -112,6 +112,21 @@ func TestEmacsLetsPolluxEnd(t *testing.T) {
 	}
 }
 
+// The user asks for an agent before the companion has sent their names.
+func TestEmacsAgentsArriveLater(t *testing.T) {
+	t.Parallel()
+	emacs := batchEmacs(t, filepath.Join(repo, "editors", "emacs"), `
+		(cl-letf (((symbol-function 'completing-read)
+		           (lambda (_prompt table &rest _)
+		             (test-completion "claude" table nil)
+		             (setq pollux--info '(:agents ((:command "claude"))))
+		             (princ (if (test-completion "claude" table nil) "found" "unknown")))))
+		  (pollux--read-agent))`)
+	if out, err := emacs.Output(); err != nil || string(out) != "found" {
+		t.Errorf("%v: %q", err, out)
+	}
+}
+
 // batchEmacs returns a command that evaluates an expression in an Emacs that has loaded the
 // plugin in dir.
 func batchEmacs(t *testing.T, dir, expression string) *exec.Cmd {

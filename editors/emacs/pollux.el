@@ -1641,8 +1641,10 @@ it in the wrong places."
 
 (defun pollux--read-agent ()
   "Ask for the name of an agent."
-  (let ((names (pollux--agents-by-name)))
+  (let (names)
     (completing-read "Agent: " (lambda (string predicate action)
+                                 (unless names ; a companion that starts sends them soon
+                                   (setq names (pollux--agents-by-name)))
                                  (if (eq action 'metadata)
                                      '(metadata (display-sort-function . identity)
                                                 (cycle-sort-function . identity))
