@@ -31,7 +31,7 @@ func (c *Companion) check(a editor.DiffAccept, ev event) (d *diff, now file, res
 	err = d.refusesLocked(ev)
 	c.mu.Unlock()
 	if d != nil && a.Content != "" && !errors.Is(err, errAccepted) && !errors.Is(err, errNotice) {
-		c.keep(d, a.Content)
+		c.keep(d, func() { d.kept = a.Content })
 	}
 	if err != nil {
 		return nil, now, res, err
@@ -108,8 +108,7 @@ func (c *Companion) accept(a editor.DiffAccept) (editor.DiffAcceptResult, error)
 		c.mu.Unlock()
 		return res, err
 	}
-	d.content = a.Content
-	d.record.Accept(a.Content)
+	d.content, d.kept, d.lacking = a.Content, a.Content, true
 	c.stepLocked(d, evAccept)
 	c.expectLocked(x)
 	// Queued under the lock, so that no later answer for the path overtakes it.
@@ -137,8 +136,7 @@ func (c *Companion) save(a editor.DiffAccept) (editor.DiffAcceptResult, error) {
 	}
 	c.mu.Lock()
 	if err = d.refusesLocked(evSave); err == nil {
-		d.saving, d.content = true, a.Content
-		d.record.SetText(a.Content)
+		d.saving, d.content, d.kept = true, a.Content, a.Content
 	}
 	c.mu.Unlock()
 	if err != nil {

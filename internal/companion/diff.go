@@ -67,6 +67,8 @@ type diff struct {
 	viewer  *conn  // the only client that shows it: see openOutside; never changes
 	created bool   // it shows a file that did not exist before; never changes
 	content string // the user's text so far
+	kept    string // the text that the journal keeps
+	lacking bool   // the file does not hold the text that the user accepted
 	editor  *conn  // the client that edited last
 }
 
@@ -141,7 +143,6 @@ func (c *Companion) stepLocked(d *diff, ev event) (answers *closing, ok bool) {
 		close(d.ended)
 	}
 	d.state = next
-	d.record.SetState(next)
 	reason, ends := reasons[ev]
 	if !ends {
 		for _, s := range c.viewersLocked(d) {
@@ -164,7 +165,7 @@ func (c *Companion) stepLocked(d *diff, ev event) (answers *closing, ok bool) {
 		known, lastEditor := d.content, d.editor
 		c.background(func() {
 			if text := answers.lastText(lastEditor, known, d.proposal.Text); text != known {
-				c.keep(d, text)
+				c.keep(d, func() { d.kept = text })
 			}
 		})
 	}
@@ -328,7 +329,7 @@ func (c *Companion) newDiff(s Session, p Proposal, path string) *diff {
 	d := &diff{
 		id: journal.NewID(), companion: c, session: s, rules: s, client: strings.TrimSpace(cmp.Or(name, "the agent") + " " + version),
 		proposal: p, target: t, outside: outside,
-		opened: time.Now(), ended: make(chan struct{}), state: journal.Open, content: p.Text,
+		opened: time.Now(), ended: make(chan struct{}), state: journal.Open, content: p.Text, kept: p.Text,
 	}
 	if err == nil {
 		d.base, err = t.read()
@@ -441,7 +442,7 @@ func (c *Companion) withdraw(s Session, path string, unwritten journal.Ending) (
 
 	content := answers.lastText(lastEditor, known, d.proposal.Text)
 	if d.notice == "" {
-		c.keep(d, content)
+		c.keep(d, func() { d.kept = content })
 	}
 	c.end(d)
 	c.mu.Lock()
@@ -467,8 +468,7 @@ func (c *Companion) edit(from *conn, ch editor.DiffChange) {
 		c.mu.Unlock()
 		return
 	}
-	d.content, d.editor = *ch.Content, from
-	d.record.SetText(*ch.Content)
+	d.content, d.kept, d.editor = *ch.Content, *ch.Content, from
 	for _, s := range c.viewersLocked(d) {
 		if s != from {
 			s.diffChanged(d)
@@ -664,9 +664,11 @@ func (d *conn) closeDiff(p editor.DiffClose, done func(*string)) {
 	})
 }
 
-// keep writes the user's text to the journal, unless the journal has it.
-func (c *Companion) keep(d *diff, text string) {
-	d.record.SetText(text)
+// keep changes what the journal keeps of a diff, and writes it.
+func (c *Companion) keep(d *diff, change func()) {
+	c.mu.Lock()
+	change()
+	c.mu.Unlock()
 	c.sync(d)
 }
 
@@ -705,9 +707,16 @@ func (d *diff) newRecord() *journal.Record {
 	text, mark := strings.CutPrefix(d.rules.Written(d.answer("text\n"), d.base.text), bom)
 	return c.journal.Record(journal.Change{
 		Entry: journal.Entry{
-			ID: d.id, Time: d.opened, Path: d.path(), Real: d.target.actual(), Client: d.client, State: d.state,
+			ID: d.id, Time: d.opened, Path: d.path(), Real: d.target.actual(), Client: d.client,
 			CRLF: strings.HasSuffix(text, "\r\n"), BOM: mark,
 		},
 		Proposal: d.proposal.Text, Original: d.original, InFile: d.viewer != nil,
-	}, c.log)
+	}, d.keeps, c.log)
+}
+
+// keeps returns what the journal's entry should have.
+func (d *diff) keeps() journal.Content {
+	d.companion.mu.Lock()
+	defer d.companion.mu.Unlock()
+	return journal.Content{Text: d.kept, State: d.state, Unwritten: d.lacking}
 }

@@ -191,8 +191,7 @@ func (c *Companion) written(x *expected) {
 		c.writtenLate(x.diff)
 		return
 	}
-	x.record.SetUnwritten(false)
-	c.sync(x.diff)
+	c.keep(x.diff, func() { x.lacking = false })
 	c.outside.account(x.target.path)
 	c.mu.Lock()
 	c.withdrawLocked(func(old *diff) bool { return old.path() == x.path() }) // the file holds a newer text
@@ -257,8 +256,7 @@ func (c *Companion) closed(x *expected, now *file) {
 	case now.exists && x.rules.Holds(now.text, x.proposal.Text):
 		how = journal.InTerminal
 		c.outside.account(x.path())
-		x.record.SetUnwritten(true)
-		c.sync(x.diff)
+		c.keep(x.diff, func() { x.lacking = true })
 		// "Write the file" replaces the agent's text.
 		c.misses(x, *now, fmt.Sprintf("%s was accepted in the terminal of %s, which wrote its own text, without your edits. "+
 			"To write yours: pollux journal restore %s", filepath.Base(x.path()), x.agent, x.id))

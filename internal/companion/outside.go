@@ -18,8 +18,6 @@ const (
 	// times as long as its answer took.
 	gitInterval = 5 * time.Second
 	gitShare    = 40
-	// gitSoon is how long the look at a file waits for git, if git answers in that time.
-	gitSoon = 250 * time.Millisecond
 	// maxOutsideFiles limits the files that are looked at.
 	maxOutsideFiles = 500
 	// maxOutsideFile limits the size of a file whose earlier text is kept, and
@@ -39,6 +37,8 @@ const (
 type outside struct {
 	c *Companion
 
+	asking sync.Mutex // held while git is asked; taken first
+
 	mu    sync.Mutex // taken last
 	git   map[string]*gitRoot
 	files map[string]*outsideFile
@@ -49,8 +49,8 @@ type outside struct {
 
 // An outsideFile is a file as Pollux knows it: its earlier state.
 type outsideFile struct {
-	learn bool // the state at the next look becomes the earlier one; the rest is not set
-	open  bool // the same, for a file that an editor has opened
+	learn  bool      // the state at the next look becomes the earlier one
+	opened time.Time // when an editor opened it, which is why Pollux knows it
 
 	version string // see file; that of its fileState if its text cannot be read
 	exists  bool
@@ -107,7 +107,7 @@ func (o *outside) due(open []string, all bool) (due []string) {
 	defer o.mu.Unlock()
 	for _, path := range open {
 		if path, ok := cleanPath(path); ok && o.files[path] == nil && !o.alien[path] {
-			o.setLocked(path, &outsideFile{learn: true, open: true})
+			o.setLocked(path, &outsideFile{learn: true, opened: time.Now()})
 		}
 	}
 	for path, f := range o.files {
@@ -155,15 +155,14 @@ func (o *outside) compare(path string, state fileState) bool {
 	return was != f.since.IsZero() || existed != state.exists
 }
 
-// learn makes the present state of a file the one that later states are compared with. If an agent
-// has just created a file that the user opens, git knows.
+// learn makes the present state of a file the one that later states are compared with.
 func (o *outside) learn(path string, f *outsideFile) {
-	began, roots := time.Now(), o.c.Roots()
-	concerns := o.concerns(path, roots)
-	if f.open && concerns {
-		o.askGitNow(began)
+	roots := o.c.Roots()
+	var now *outsideFile
+	concerns, ok := o.concerns(path, roots), false
+	if concerns {
+		now, ok = readOutside(path, roots)
 	}
-	now, ok := readOutside(path, roots)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
@@ -172,6 +171,7 @@ func (o *outside) learn(path string, f *outsideFile) {
 		o.dropLocked(path)
 		o.alien[path] = true
 	case ok:
+		now.opened = f.opened
 		o.setLocked(path, now)
 	}
 }

@@ -39,7 +39,7 @@ func (c *Companion) openOutside(viewer *conn, path string) (any, error) {
 		id: journal.NewID(), companion: c, rules: rules, agent: outsideAgent, client: outsideAgent,
 		proposal: Proposal{Path: path, Text: text}, target: t, base: now, original: rules.Shown(f.text, text),
 		opened: f.since, ended: make(chan struct{}), state: journal.Orphaned,
-		content: text, shown: true, viewer: viewer, created: !f.exists,
+		content: text, kept: text, shown: true, viewer: viewer, created: !f.exists,
 	}
 	d.record = d.newRecord()
 	close(d.ended)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"pollux/internal/git"
@@ -22,9 +21,6 @@ const (
 
 // A gitRoot is a root of the workspace as git knows it.
 type gitRoot struct {
-	fast bool // git answers soon; guarded by outside.mu
-
-	asking  sync.Mutex      // held while git is asked; guards the rest
 	asked   time.Time       // when the last question began
 	next    time.Time       // of the next question
 	off     bool            // git cannot answer
@@ -34,6 +30,10 @@ type gitRoot struct {
 
 // askGit asks git which files in the roots have changed, if the time has come.
 func (o *outside) askGit() {
+	if !o.asking.TryLock() {
+		return
+	}
+	defer o.asking.Unlock()
 	for _, root := range o.c.Roots() {
 		o.mu.Lock()
 		g := o.git[root]
@@ -42,44 +42,21 @@ func (o *outside) askGit() {
 			o.git[root] = g
 		}
 		o.mu.Unlock()
-		if g.asking.TryLock() {
-			if !time.Now().Before(g.next) {
-				o.ask(root, g)
-			}
-			g.asking.Unlock()
-		}
-	}
-}
-
-// askGitNow asks git again if it answers soon, unless it was asked since then.
-func (o *outside) askGitNow(then time.Time) {
-	for _, root := range o.c.Roots() {
-		o.mu.Lock()
-		g := o.git[root]
-		fast := g != nil && g.fast
-		o.mu.Unlock()
-		if fast {
-			g.asking.Lock()
-			if g.asked.Before(then) {
-				o.ask(root, g)
-			}
-			g.asking.Unlock()
+		if !g.off && !time.Now().Before(g.next) {
+			o.ask(root, g)
 		}
 	}
 }
 
 // ask asks git which files in a root have changed. The files in the first answer had changed
 // before, so their present state is the earlier one. For files in later answers, the earlier state
-// is git's.
+// is git's, also if the user has opened the file in the meantime: an agent may have created it.
 func (o *outside) ask(root string, g *gitRoot) {
-	if g.off {
-		return
-	}
 	ctx, cancel := context.WithTimeout(o.c.sending, gitTimeout)
 	defer cancel()
 	repository := git.Repository{Context: ctx, Dir: root}
+	before, first := g.asked, g.known == nil
 	g.asked = time.Now()
-	first := g.known == nil
 	if first {
 		g.known = make(map[string]bool)
 		names, err := repository.Output("config", "--null", "--name-only", "--get-regexp", `^filter\..*\.(clean|process|required)$`)
@@ -101,8 +78,7 @@ func (o *outside) ask(root string, g *gitRoot) {
 		g.off = true
 		return
 	}
-	took := time.Since(g.asked)
-	g.next = time.Now().Add(max(gitInterval, gitShare*took))
+	g.next = time.Now().Add(max(gitInterval, gitShare*time.Since(g.asked)))
 	roots := o.c.Roots()
 	for name, untracked := range changed {
 		path := filepath.Join(root, filepath.FromSlash(name))
@@ -113,7 +89,7 @@ func (o *outside) ask(root string, g *gitRoot) {
 		o.mu.Lock()
 		known := o.files[path]
 		o.mu.Unlock()
-		if known != nil && !known.open {
+		if known != nil && (first || !known.opened.After(before)) {
 			continue
 		}
 		f := &outsideFile{learn: true}
@@ -129,9 +105,6 @@ func (o *outside) ask(root string, g *gitRoot) {
 		}
 		o.mu.Unlock()
 	}
-	o.mu.Lock()
-	g.fast = took < gitSoon
-	o.mu.Unlock()
 	o.c.watch.wake.Set()
 }
 

@@ -12,7 +12,8 @@ import (
 func TestRecord(t *testing.T) {
 	j := New(filepath.Join(t.TempDir(), "journal"))
 	c := Change{Entry: Entry{ID: NewID(), Path: "/a", State: Open}, Proposal: "proposed"}
-	r := j.Record(c, slog.New(slog.DiscardHandler))
+	keep := Content{"proposed", Open, false}
+	r := j.Record(c, func() Content { return keep }, slog.New(slog.DiscardHandler))
 	sync := func(wantLost string) {
 		t.Helper()
 		_, lost, err := r.Flush()
@@ -29,14 +30,13 @@ func TestRecord(t *testing.T) {
 	}
 	sync("")
 	want("proposed", Open, false)
-	r.Accept("mine")
+	keep = Content{"mine", Accepted, true}
 	sync("")
 	want("mine", Accepted, true)
 	if err := os.RemoveAll(j.dir); err != nil {
 		t.Fatal(err)
 	}
-	r.SetText("more")
-	r.SetUnwritten(false)
+	keep = Content{"more", Accepted, false}
 	sync("")
 	want("more", Accepted, false)
 	if err := os.RemoveAll(j.dir); err != nil {
@@ -45,7 +45,7 @@ func TestRecord(t *testing.T) {
 	if err := os.WriteFile(j.dir, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r.SetText("lost")
+	keep.Text = "lost"
 	sync("lost")
 	sync("")
 	if r.Has("lost") {
@@ -62,11 +62,12 @@ func TestRecord(t *testing.T) {
 func TestRecordInFile(t *testing.T) {
 	j := New(filepath.Join(t.TempDir(), "journal"))
 	c := Change{Entry: Entry{ID: NewID(), Path: "/a", State: Orphaned}, Proposal: "in the file", InFile: true}
-	r := j.Record(c, slog.New(slog.DiscardHandler))
+	keep := Content{Text: "in the file", State: Orphaned}
+	r := j.Record(c, func() Content { return keep }, slog.New(slog.DiscardHandler))
 	if _, _, err := r.Flush(); err != nil || r.Has("in the file") {
 		t.Errorf("at first it has an entry, %v", err)
 	}
-	r.SetText("undone")
+	keep.Text = "undone"
 	if _, _, err := r.Flush(); err != nil || !r.Has("undone") {
 		t.Errorf("it has no entry, %v", err)
 	}
