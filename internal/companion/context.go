@@ -33,7 +33,7 @@ const maxHookFiles = 40
 // the disk answers.
 type store struct {
 	changed  func()
-	excluded prober[bool]
+	excluded *prober
 	maxFiles int // 0 for no limit
 
 	flushMu sync.Mutex // one flush at a time; taken before mu
@@ -52,10 +52,8 @@ type snapshot struct {
 
 func newStore(exclude func(string) bool, maxFiles int, changed func()) *store {
 	s := &store{changed: changed, maxFiles: maxFiles, sources: make(map[any]snapshot)}
-	s.excluded = prober[bool]{
-		ask:  func(path string) bool { return !regular(path) || exclude(path) },
-		late: func(string) { s.change(func() {}) },
-	}
+	ask := func(path string) bool { return !regular(path) || exclude(path) }
+	s.excluded = newProber(ask, func() { s.change(func() {}) })
 	return s
 }
 
@@ -121,9 +119,9 @@ func (s *store) flush() {
 		snaps = append(snaps, snap)
 	}
 	s.mu.Unlock()
-	left := newBudget()
+	left := probeTimeout
 	context := build(snaps, s.maxFiles, func(path string) bool {
-		excluded, ok := s.excluded.get(path, left)
+		excluded, ok := s.excluded.get(path, &left)
 		return excluded || !ok
 	})
 	s.mu.Lock()

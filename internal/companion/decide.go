@@ -22,7 +22,7 @@ var (
 // check returns the diff of a decision and the current content of its file. If
 // the user cannot decide now, the result has a status. In any case, check first
 // writes the text to the journal.
-func (c *Companion) check(a editor.DiffAccept, ev event) (d *diff, now file, res editor.DiffAcceptResult, err error) {
+func (c *Companion) check(a editor.DiffAccept, ev *event) (d *diff, now file, res editor.DiffAcceptResult, err error) {
 	if !isText(a.Content) {
 		return nil, now, res, errors.New("the text holds NUL bytes or invalid UTF-8: remove them, then accept again")
 	}
@@ -49,21 +49,21 @@ func (c *Companion) check(a editor.DiffAccept, ev event) (d *diff, now file, res
 	case now.version == d.base.version:
 	case ev == evAccept && d.proposal.ReadOnly != "":
 		res = editor.DiffAcceptResult{Status: editor.StatusRefused, Message: fmt.Sprintf(
-			"%s %s would overwrite that: reject the change, and ask for it again.", d.conflict(now).Message, d.agent)}
+			"%s %s would overwrite that: reject the change, and ask for it again.", d.conflict(now, d.proposal.Text).Message, d.agent)}
 	case now.version != a.Overwrite:
-		res = d.conflict(now)
+		res = d.conflict(now, d.proposal.Text)
 	}
 	return d, now, res, nil
 }
 
 // conflict returns the answer to a decision on a file that has changed.
-func (d *diff) conflict(now file) editor.DiffAcceptResult {
+func (d *diff) conflict(now file, proposed string) editor.DiffAcceptResult {
 	since := "proposed"
 	if d.viewer != nil {
 		since = "shown"
 	}
 	return editor.DiffAcceptResult{
-		Status: editor.StatusConflict, Version: now.version, Disk: d.rules.Shown(now.text, d.proposal.Text),
+		Status: editor.StatusConflict, Version: now.version, Disk: d.rules.Shown(now.text, proposed),
 		Message: fmt.Sprintf("%s has changed on disk since the change was %s.", filepath.Base(d.path()), since),
 	}
 }
@@ -72,7 +72,7 @@ func (d *diff) conflict(now file) editor.DiffAcceptResult {
 func isText(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }
 
 // refusesLocked returns why the event cannot happen to the diff now.
-func (d *diff) refusesLocked(ev event) error {
+func (d *diff) refusesLocked(ev *event) error {
 	switch {
 	case d == nil || d.companion.diffs[d.id] != d:
 		return errNoDiff
@@ -142,29 +142,25 @@ func (c *Companion) save(a editor.DiffAccept) (editor.DiffAcceptResult, error) {
 	if err != nil {
 		return res, err
 	}
-	err = c.writeSoon(d, now, a.Content, func(err error) {
+	return c.writeSoon(d, now, d.answer(a.Content), func() {
 		c.mu.Lock()
-		d.saving = false
-		if err == nil {
-			c.stepLocked(d, evSave)
-		}
+		c.stepLocked(d, evSave)
 		c.mu.Unlock()
-		if err == nil {
-			c.end(d)
-		}
+		c.end(d)
 	})
-	if err != nil {
-		return res, err
-	}
-	return editor.DiffAcceptResult{Status: editor.StatusAccepted}, nil
 }
 
-// writeSoon writes a text to the file of a diff, and calls done with the result. A write
+// writeSoon writes a text to the file of a diff that is being saved, and then calls done. A write
 // on a mount that does not answer continues in the background: see within.
-func (c *Companion) writeSoon(d *diff, now file, content string, done func(error)) error {
-	_, err := withinOr(diskTimeout, func() (struct{}, error) {
-		err := c.write(d, now, content)
-		done(err)
+func (c *Companion) writeSoon(d *diff, now file, text string, done func()) (res editor.DiffAcceptResult, err error) {
+	_, err = withinOr(diskTimeout, func() (struct{}, error) {
+		err := c.write(d, now, text)
+		if err == nil {
+			done()
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		d.saving = false
 		return struct{}{}, err
 	}, func(_ struct{}, err error) {
 		if err == nil {
@@ -173,23 +169,26 @@ func (c *Companion) writeSoon(d *diff, now file, content string, done func(error
 			c.tell("error", err.Error())
 		}
 	})
-	if errors.Is(err, errNoAnswer) {
-		return fmt.Errorf("the file is not written yet: %w. Pollux keeps trying", err)
+	switch {
+	case err == nil:
+		res.Status = editor.StatusAccepted
+	case errors.Is(err, errNoAnswer):
+		err = fmt.Errorf("the file is not written yet: %w. Pollux keeps trying", err)
 	}
-	return err
+	return res, err
 }
 
 // write writes the file of a diff. It first saves the old content of the file in the
 // journal.
-func (c *Companion) write(d *diff, now file, content string) error {
+func (c *Companion) write(d *diff, now file, text string) error {
 	if now.exists {
 		e := journal.Entry{Path: d.path(), Real: d.target.actual(), State: journal.Replaced}
 		if _, err := c.journal.Add(e, now.text); err != nil {
 			return err
 		}
 	}
-	replace := func() error { return d.target.replace(d.rules.Written(d.answer(content), now.text)) }
-	if d.created && content == "" {
+	replace := func() error { return d.target.replace(d.rules.Written(text, now.text)) }
+	if d.created && text == "" {
 		replace = d.target.remove
 	}
 	if err := replace(); err != nil {
@@ -218,7 +217,7 @@ func (c *Companion) reject(id string) error {
 
 // endLocked ends a diff that the user has not accepted. Its agent receives the
 // outcome if it still waits for one.
-func (c *Companion) endLocked(d *diff, ev event, o Outcome) {
+func (c *Companion) endLocked(d *diff, ev *event, o Outcome) {
 	waits := d.state == journal.Open
 	if _, ok := c.stepLocked(d, ev); ok && waits {
 		d.session.Resolve(d.proposal, o, func(error) {})

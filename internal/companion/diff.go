@@ -83,48 +83,30 @@ func (c *Companion) view(id string) (editor.Diff, bool) {
 	return d.viewLocked(), true
 }
 
-type event string
+// An event changes the state of a diff.
+type event struct {
+	from   []journal.State
+	to     journal.State
+	reason string // why surfaces close the diff; "" if it is kept
+}
 
-const (
-	evAccept    event = "accept"
-	evWritten   event = "written"
-	evUnwritten event = "unwritten"
-	evReject    event = "reject"
-	evSupersede event = "supersede"
-	evClose     event = "close"
-	evFail      event = "fail"
-	evGone      event = "gone"
-	evSave      event = "save"
-	evEnd       event = "end" // the user cannot decide any more
+var (
+	ifOpen           = []journal.State{journal.Open}
+	ifAccepted       = []journal.State{journal.Accepted}
+	ifOrphaned       = []journal.State{journal.Orphaned}
+	ifOpenOrOrphaned = []journal.State{journal.Open, journal.Orphaned}
+
+	evAccept    = &event{ifOpen, journal.Accepted, ""}
+	evWritten   = &event{ifAccepted, journal.Accepted, editor.ReasonAccepted}
+	evUnwritten = &event{ifAccepted, journal.Accepted, editor.ReasonUnwritten}
+	evReject    = &event{ifOpenOrOrphaned, journal.Rejected, editor.ReasonRejected}
+	evSupersede = &event{ifOpenOrOrphaned, journal.Superseded, editor.ReasonSuperseded}
+	evClose     = &event{ifOpen, journal.Closed, editor.ReasonClosed}
+	evFail      = &event{ifOpen, journal.Failed, editor.ReasonFailed}
+	evGone      = &event{ifOpen, journal.Orphaned, ""}
+	evSave      = &event{ifOrphaned, journal.Saved, editor.ReasonSaved}
+	evEnd       = &event{ifOpen, journal.Orphaned, editor.ReasonEnded} // the user cannot decide any more
 )
-
-var transitions = map[journal.State]map[event]journal.State{
-	journal.Open: {
-		evAccept:    journal.Accepted,
-		evReject:    journal.Rejected,
-		evSupersede: journal.Superseded,
-		evClose:     journal.Closed,
-		evFail:      journal.Failed,
-		evGone:      journal.Orphaned,
-		evEnd:       journal.Orphaned,
-	},
-	journal.Accepted: {
-		evWritten:   journal.Accepted,
-		evUnwritten: journal.Accepted,
-	},
-	journal.Orphaned: {
-		evReject:    journal.Rejected,
-		evSave:      journal.Saved,
-		evSupersede: journal.Superseded,
-	},
-}
-
-// reasons holds the reason of each event that ends a diff.
-var reasons = map[event]string{
-	evWritten: editor.ReasonAccepted, evUnwritten: editor.ReasonUnwritten, evReject: editor.ReasonRejected,
-	evSupersede: editor.ReasonSuperseded, evClose: editor.ReasonClosed,
-	evFail: editor.ReasonFailed, evSave: editor.ReasonSaved, evEnd: editor.ReasonEnded,
-}
 
 // states holds the states of diffs that are kept, as surfaces see them.
 var states = map[journal.State]string{
@@ -134,19 +116,18 @@ var states = map[journal.State]string{
 // stepLocked makes the transition, if there is one, and notifies every
 // surface. It drops the diff or keeps it in its new state. answers collects the
 // surfaces' answers to diff/close.
-func (c *Companion) stepLocked(d *diff, ev event) (answers *closing, ok bool) {
-	next, ok := transitions[d.state][ev]
-	if !ok || c.diffs[d.id] != d {
+func (c *Companion) stepLocked(d *diff, ev *event) (answers *closing, ok bool) {
+	if c.diffs[d.id] != d || !slices.Contains(ev.from, d.state) {
 		return nil, false
 	}
 	if d.state == journal.Open {
 		close(d.ended)
 	}
-	d.state = next
-	reason, ends := reasons[ev]
-	if !ends {
+	d.state = ev.to
+	reason := ev.reason
+	if reason == "" {
 		for _, s := range c.viewersLocked(d) {
-			s.notify(editor.MethodDiffChanged, editor.DiffChange{ID: d.id, State: states[next]})
+			s.notify(editor.MethodDiffChanged, editor.DiffChange{ID: d.id, State: states[ev.to]})
 		}
 		return nil, true
 	}

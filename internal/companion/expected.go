@@ -200,10 +200,10 @@ func (c *Companion) written(x *expected) {
 }
 
 // settledLocked ends an accepted diff on the surfaces.
-func (c *Companion) settledLocked(x *expected, ev event) {
+func (c *Companion) settledLocked(x *expected, ev *event) {
 	c.dropLocked(x)
 	c.stepLocked(x.diff, ev)
-	c.log.Info("a diff ended", "state", ev)
+	c.log.Info("a diff ended", "reason", ev.reason)
 }
 
 // unwritten ends an accepted diff whose file does not hold the text in time. now is the state of

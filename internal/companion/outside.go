@@ -58,8 +58,8 @@ type outsideFile struct {
 	why     string // why text is missing
 	git     bool   // the text is git's, whose line endings may differ
 
-	seen, last fileState // when the file was compared last, and at the last look
-	since      time.Time // when a change was found; zero without a change
+	seen  fileState // when the file was compared last
+	since time.Time // when a change was found; zero without a change
 }
 
 func newOutside(c *Companion) *outside {
@@ -118,19 +118,16 @@ func (o *outside) due(open []string, all bool) (due []string) {
 	return due
 }
 
-// compare finds out whether a file has changed, given its present state. It reports whether the
-// list may have changed.
-func (o *outside) compare(path string, state fileState) bool {
+// compare finds out whether a file has changed, given its present state. settled says that the file
+// has had this state for a while. compare reports whether the list has changed.
+func (o *outside) compare(path string, state fileState, settled bool) bool {
 	o.mu.Lock()
 	f := o.files[path]
+	same := f == nil || f.seen == state
+	o.mu.Unlock()
 	if f == nil {
-		o.mu.Unlock()
 		return false
 	}
-	settled := f.last == state
-	f.last = state
-	same := f.seen == state
-	o.mu.Unlock()
 	if f.learn {
 		o.learn(path, f)
 		return false
@@ -192,7 +189,7 @@ func readOutside(path string, roots []string) (*outsideFile, bool) {
 	if err != nil {
 		return nil, false
 	}
-	f := &outsideFile{exists: state.exists, seen: state, last: state}
+	f := &outsideFile{exists: state.exists, seen: state}
 	unread := func(why string) (*outsideFile, bool) {
 		f.why, f.version = why, fmt.Sprint(state)
 		return f, true
@@ -248,7 +245,7 @@ func (o *outside) dismiss(path string) {
 func (o *outside) seen(path string, then file) {
 	o.mu.Lock()
 	o.setLocked(path, &outsideFile{
-		version: then.version, exists: then.exists, text: then.text, seen: then.state, last: then.state,
+		version: then.version, exists: then.exists, text: then.text, seen: then.state,
 	})
 	o.mu.Unlock()
 	o.c.watch.wake.Set()

@@ -135,9 +135,9 @@ func (g *gitRoot) changed(repository git.Repository) (map[string]bool, error) {
 // earlier returns a file as git has it.
 func (g *gitRoot) earlier(repository git.Repository, name string, untracked bool) *outsideFile {
 	if untracked {
-		return &outsideFile{version: absent, seen: unseen, last: unseen}
+		return &outsideFile{version: absent, seen: unseen}
 	}
-	f := &outsideFile{exists: true, git: true, seen: unseen, last: unseen}
+	f := &outsideFile{exists: true, git: true, seen: unseen}
 	out := limited{left: maxOutsideFile}
 	if err := repository.Run(&out, "cat-file", "blob", ":./"+name); err != nil {
 		f.why = "git does not show its earlier text: " + err.Error()

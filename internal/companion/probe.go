@@ -47,15 +47,19 @@ func withinOr[T any](d time.Duration, f func() (T, error), late func(T, error)) 
 // A prober asks the file system about paths without waiting long for any of
 // them, since a hung mount answers late or never. It asks only one question at a
 // time for a path.
-type prober[T any] struct {
-	ask func(path string) T
+type prober struct {
+	ask func(path string) bool
 	// late is called on another goroutine after an answer that came too late for
-	// get; the next get returns that answer. It may be nil.
-	late func(path string)
+	// get; the next get returns that answer.
+	late func()
 
 	mu       sync.Mutex
 	asking   map[string]bool
-	answered map[string]T // too late
+	answered map[string]bool // too late
+}
+
+func newProber(ask func(path string) bool, late func()) *prober {
+	return &prober{ask: ask, late: late, asking: make(map[string]bool), answered: make(map[string]bool)}
 }
 
 const (
@@ -65,43 +69,32 @@ const (
 	probeMinTimeout = 5 * time.Millisecond
 )
 
-// A budget is the rest of probeTimeout.
-type budget time.Duration
-
-func newBudget() *budget {
-	p := budget(probeTimeout)
-	return &p
-}
-
-// get returns the answer for a path; ok is false without an answer in time.
-func (p *prober[T]) get(path string, left *budget) (answer T, ok bool) {
+// get returns the answer for a path; ok is false without an answer in time. It takes the time that
+// a path without an answer takes from left, which is probeTimeout at first.
+func (p *prober) get(path string, left *time.Duration) (answer, ok bool) {
 	p.mu.Lock()
 	answer, ok = p.answered[path]
-	if ok || p.asking[path] {
-		delete(p.answered, path)
-		p.mu.Unlock()
+	delete(p.answered, path)
+	asking := p.asking[path]
+	if !ok {
+		p.asking[path] = true
+	}
+	p.mu.Unlock()
+	if ok || asking {
 		return answer, ok
 	}
-	if p.asking == nil {
-		p.asking, p.answered = make(map[string]bool), make(map[string]T)
-	}
-	p.asking[path] = true
-	p.mu.Unlock()
-
 	start := time.Now()
-	answer, err := withinOr(max(time.Duration(*left), probeMinTimeout),
-		func() (T, error) { return p.ask(path), nil },
-		func(answer T, _ error) {
+	answer, err := withinOr(max(*left, probeMinTimeout),
+		func() (bool, error) { return p.ask(path), nil },
+		func(answer bool, _ error) {
 			p.mu.Lock()
 			delete(p.asking, path)
 			p.answered[path] = answer
 			p.mu.Unlock()
-			if p.late != nil {
-				p.late(path)
-			}
+			p.late()
 		})
 	if err != nil {
-		*left -= budget(time.Since(start))
+		*left -= time.Since(start)
 		return answer, false
 	}
 	p.mu.Lock()

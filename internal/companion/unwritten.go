@@ -13,20 +13,16 @@ import (
 // are dropped.
 const maxUnwritten = 64
 
-// light returns what diff/save needs of an accepted diff.
-func (d *diff) light() *diff {
-	return &diff{
-		id: d.id, companion: d.companion, session: d.session, rules: d.rules, agent: d.agent, proposal: d.proposal, target: d.target, base: d.base,
-	}
-}
-
 // misses warns the user that a file does not hold the text that the user accepted, and expects a
 // late write. base is the file that diff/save replaces.
 func (c *Companion) misses(x *expected, base file, warning string) {
-	light := x.light()
-	light.proposal.Text, light.base, light.base.text = "", base, ""
+	light := diff{ // what diff/save needs
+		id: x.id, companion: c, session: x.session, rules: x.rules, agent: x.agent,
+		proposal: x.proposal, target: x.target, base: base,
+	}
+	light.proposal.Text, light.base.text = "", ""
 	m := &expected{
-		diff: light, since: x.since, read: x.read,
+		diff: &light, since: x.since, read: x.read,
 		warning: &editor.Message{Level: "warning", Text: warning, Diff: x.id, Unwritten: true},
 		until:   time.Now(),
 	}
@@ -86,15 +82,15 @@ func (c *Companion) writtenLate(d *diff) {
 }
 
 // saveAccepted writes the text of an accepted diff that its agent did not write.
-func (c *Companion) saveAccepted(m *diff, overwrite string) (res editor.DiffAcceptResult, err error) {
-	d := m.light()
+func (c *Companion) saveAccepted(d *diff, overwrite string) (res editor.DiffAcceptResult, err error) {
 	now, err := d.target.read()
 	if err != nil {
 		return res, fmt.Errorf("%s: %w", d.path(), err)
 	}
 	text, err := c.journal.Text(d.id)
+	var proposed string
 	if err == nil {
-		d.proposal.Text, err = c.journal.Proposal(d.id)
+		proposed, err = c.journal.Proposal(d.id)
 	}
 	if err != nil {
 		return res, fmt.Errorf("the journal does not have the text (%w): ask %s for the change again", err, d.agent)
@@ -104,26 +100,14 @@ func (c *Companion) saveAccepted(m *diff, overwrite string) (res editor.DiffAcce
 		c.writtenLate(d)
 		return editor.DiffAcceptResult{Status: editor.StatusAccepted}, nil
 	case now.version != d.base.version && now.version != overwrite:
-		return d.conflict(now), nil
+		return d.conflict(now, proposed), nil
 	}
-	d.base.text = now.text
 	c.mu.Lock()
-	saving := m.saving
-	m.saving = true
+	saving := d.saving
+	d.saving = true
 	c.mu.Unlock()
 	if saving {
 		return res, errSaving
 	}
-	err = c.writeSoon(d, now, text, func(err error) {
-		if err == nil {
-			c.writtenLate(d)
-		}
-		c.mu.Lock()
-		m.saving = false
-		c.mu.Unlock()
-	})
-	if err != nil {
-		return res, err
-	}
-	return editor.DiffAcceptResult{Status: editor.StatusAccepted}, nil
+	return c.writeSoon(d, now, d.rules.Answer(text, now.text, proposed), func() { c.writtenLate(d) })
 }

@@ -117,6 +117,7 @@ type question struct {
 	target target      // to read the text
 	read   []fileState // the text is needed if the file is in none of these states
 	list   bool        // for the list of changes outside Pollux
+	known  fileState   // as the watcher knows the file
 }
 
 // Questions are the files to look at now.
@@ -210,7 +211,7 @@ func (w *watcher) start(due questions, now time.Time, all bool) (soon bool) {
 		}
 		switch {
 		case f.asked.IsZero():
-			f.asked = now
+			f.asked, q.known = now, f.known
 			go w.find(sight{path: path, at: now}, q)
 		case now.Sub(f.asked) >= lookTimeout:
 			hung = append(hung, path)
@@ -232,7 +233,7 @@ func (w *watcher) find(s sight, q *question) {
 		}
 	}
 	if q.list {
-		s.lists = w.c.outside.compare(s.path, s.state)
+		s.lists = w.c.outside.compare(s.path, s.state, s.state == q.known)
 	}
 	select {
 	case w.found <- s:

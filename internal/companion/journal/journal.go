@@ -223,8 +223,7 @@ func (j *Journal) get(id string) (Entry, error) {
 		return Entry{}, notFound(id)
 	}
 	if err != nil {
-		return Entry{}, fmt.Errorf("the journal cannot be read: %w: "+
-			"check that %s is a directory that you own, then try again", err, j.dir)
+		return Entry{}, j.unreadable(err)
 	}
 	if err := json.Unmarshal(data, &e); err != nil {
 		return Entry{}, fmt.Errorf("entry %s of the journal cannot be read: %w: "+
@@ -261,6 +260,11 @@ func (j *Journal) write(id, ext, text string) error {
 		return j.unwritable(err)
 	}
 	return nil
+}
+
+func (j *Journal) unreadable(err error) error {
+	return fmt.Errorf("the journal cannot be read: %w: check that %s is a directory that you own, then try again",
+		err, j.dir)
 }
 
 func (j *Journal) unwritable(err error) error {
@@ -368,8 +372,7 @@ func (j *Journal) text(id, ext string) (string, error) {
 		return "", notFound(id)
 	}
 	if err != nil {
-		return "", fmt.Errorf("the journal cannot be read: %w: "+
-			"check that %s is a directory that you own, then try again", err, j.dir)
+		return "", j.unreadable(err)
 	}
 	return string(data), nil
 }
