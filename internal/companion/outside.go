@@ -2,6 +2,7 @@ package companion
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -123,22 +124,31 @@ func (o *outside) due(open []string, all bool) (due []string) {
 func (o *outside) compare(path string, state fileState, settled bool) bool {
 	o.mu.Lock()
 	f := o.files[path]
-	same := f == nil || f.seen == state
+	same := f == nil || !f.learn && f.seen == state
 	o.mu.Unlock()
-	if f == nil {
+	if same || !f.learn && (!settled || o.c.expects(path)) {
 		return false
 	}
-	if f.learn {
-		o.learn(path, f)
-		return false
+	var now *outsideFile
+	roots := o.c.Roots()
+	alien := f.learn && !o.concerns(path, roots)
+	if !alien {
+		now = readOutside(path, state, roots)
 	}
-	if same || !settled || o.c.expects(path) {
-		return false
-	}
-	now, ok := readOutside(path, o.c.Roots())
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !ok || o.files[path] != f {
+	switch {
+	case o.files[path] != f:
+		return false
+	case alien:
+		o.dropLocked(path)
+		o.alien[path] = true
+		return false
+	case now == nil:
+		return false
+	case f.learn:
+		now.opened = f.opened
+		o.setLocked(path, now)
 		return false
 	}
 	was, existed := f.since.IsZero(), f.seen.exists
@@ -152,27 +162,6 @@ func (o *outside) compare(path string, state fileState, settled bool) bool {
 	return was != f.since.IsZero() || existed != state.exists
 }
 
-// learn makes the present state of a file the one that later states are compared with.
-func (o *outside) learn(path string, f *outsideFile) {
-	roots := o.c.Roots()
-	var now *outsideFile
-	concerns, ok := o.concerns(path, roots), false
-	if concerns {
-		now, ok = readOutside(path, roots)
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	switch {
-	case o.files[path] != f:
-	case !concerns:
-		o.dropLocked(path)
-		o.alien[path] = true
-	case ok:
-		now.opened = f.opened
-		o.setLocked(path, now)
-	}
-}
-
 // concerns reports whether a file is in the workspace and not ignored.
 func (o *outside) concerns(path string, roots []string) bool {
 	inside := slices.ContainsFunc(roots, func(root string) bool { return paths.Contains(root, path) })
@@ -183,30 +172,23 @@ func (o *outside) concerns(path string, roots []string) bool {
 	return err == nil && !excluded
 }
 
-// readOutside returns a file as it is now. It reports false if its disk does not answer.
-func readOutside(path string, roots []string) (*outsideFile, bool) {
-	state, err := within(diskTimeout, func() (fileState, error) { return stateOf(path), nil })
-	if err != nil {
-		return nil, false
-	}
-	f := &outsideFile{exists: state.exists, seen: state}
-	unread := func(why string) (*outsideFile, bool) {
-		f.why, f.version = why, fmt.Sprint(state)
-		return f, true
-	}
-	if state.size > maxOutsideFile {
-		return unread("it is larger than 1 MiB")
-	}
+// readOutside returns a file in its present state, or nil if its disk does not answer.
+func readOutside(path string, state fileState, roots []string) *outsideFile {
 	t, err := newTarget(path, roots)
-	if err != nil {
-		return unread(err.Error())
+	if err == nil && state.size > maxOutsideFile {
+		err = errors.New("it is larger than 1 MiB")
 	}
-	now, err := t.read()
-	if err != nil {
-		return unread(err.Error())
+	var now file
+	if err == nil {
+		now, err = t.read()
 	}
-	f.version, f.text = now.version, now.text
-	return f, true
+	switch {
+	case errors.Is(err, errNoAnswer):
+		return nil
+	case err != nil:
+		return &outsideFile{exists: state.exists, seen: state, version: fmt.Sprint(state), why: err.Error()}
+	}
+	return &outsideFile{exists: state.exists, seen: state, version: now.version, text: now.text}
 }
 
 // account takes files off the list: the user knows these changes, for example because Pollux or an

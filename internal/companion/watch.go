@@ -23,6 +23,7 @@ type watcher struct {
 	c     *Companion
 	stat  func(path string) fileState
 	wake  outbox.Signal
+	slots chan bool // a value for each look that has not taken lookSoonInterval yet
 	found chan sight
 	done  chan struct{} // closed when run has ended
 
@@ -81,14 +82,16 @@ const (
 	lookInterval     = time.Second           // at open files, and for late writes
 	lookSoonInterval = 25 * time.Millisecond // at files that an agent is about to write
 	urgentTimeout    = 5 * time.Second       // after an agent has announced a write
+	// maxLooks limits the looks at the same time, except for those at slow disks.
+	maxLooks = 8
 	// lookTimeout is how long the decision about an expected text waits for the disk.
 	lookTimeout = 2 * time.Second
 )
 
 func newWatcher(c *Companion) *watcher {
 	return &watcher{
-		c: c, stat: stateOf, wake: outbox.NewSignal(), found: make(chan sight), done: make(chan struct{}),
-		files: make(map[string]*watched),
+		c: c, stat: stateOf, wake: outbox.NewSignal(), files: make(map[string]*watched),
+		slots: make(chan bool, maxLooks), found: make(chan sight), done: make(chan struct{}),
 	}
 }
 
@@ -226,6 +229,8 @@ func (w *watcher) start(due questions, now time.Time, all bool) (soon bool) {
 
 // find looks at a file, and hands what it finds to run.
 func (w *watcher) find(s sight, q *question) {
+	w.slots <- true
+	slow := time.AfterFunc(lookSoonInterval, func() { <-w.slots })
 	s.state = w.stat(s.path)
 	if slices.ContainsFunc(q.read, func(state fileState) bool { return state != s.state }) {
 		if now, err := q.target.read(); err == nil {
@@ -234,6 +239,9 @@ func (w *watcher) find(s sight, q *question) {
 	}
 	if q.list {
 		s.lists = w.c.outside.compare(s.path, s.state, s.state == q.known)
+	}
+	if slow.Stop() {
+		<-w.slots
 	}
 	select {
 	case w.found <- s:
