@@ -39,13 +39,14 @@ func (*client) ReadFile(string, string) (string, error) { return "", os.ErrPermi
 func (*client) WriteFile(string, string, string) error { return os.ErrPermission }
 
 // Replay connects to an agent that answers each request with the next of the recorded lines, up
-// to a response. It starts a session in dir, sends prompts until no line is left, and returns
-// what happened as text. The lines may be any text.
+// to a response. It starts a session in dir, sends prompts until no line is left, at most one for
+// each line, and returns what happened as text. The lines may be any text.
 func Replay(t testing.TB, row *agent.Agent, dir, recorded string) string {
 	t.Helper()
 	fromClient, toAgent := io.Pipe()
 	fromAgent, toClient := io.Pipe()
 	lines := strings.Split(strings.TrimSpace(recorded), "\n")
+	prompts := len(lines) // a connection may refuse a prompt, and use no line
 	c := &client{row: row}
 	conn := row.Warm.Connect(fromAgent, toAgent, false, c)
 	ended := make(chan struct{})
@@ -86,7 +87,10 @@ func Replay(t testing.TB, row *agent.Agent, dir, recorded string) string {
 	}()
 	s, err := conn.NewSession(t.Context(), dir)
 	fmt.Fprintf(&c.log, "session of %q: %v\n", s.Model, outcome(row, err))
-	for err == nil || outcome(row, err) != "" {
+	for range prompts {
+		if err != nil && outcome(row, err) == "" {
+			break
+		}
 		var result agent.PromptResult
 		result, err = conn.Prompt(t.Context(), s.ID, []agent.Content{{Type: "text", Text: "hello"}})
 		if err != nil && outcome(row, err) == "" { // no line is left

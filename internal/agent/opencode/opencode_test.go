@@ -162,6 +162,10 @@ func TestFree(t *testing.T) {
 	if !strings.Contains(got, "opencode auth login") {
 		t.Errorf("without a login: %s", got)
 	}
+	got = agenttest.Replay(t, row, t.TempDir(), strings.Replace(recorded, "%s", `,{"value":"anthropic/claude-sonnet-4-5"}`, 1))
+	if !strings.Contains(got, "opencode has no model of its own selected") {
+		t.Errorf("with another service: %s", got)
+	}
 }
 
 // An account is a key at an address, or a login in a directory.
