@@ -2,8 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -123,36 +121,5 @@ func TestBridgeInspector(t *testing.T) {
 		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), test.want) {
 			t.Errorf("%q: %v\n%s", test.args, err, out)
 		}
-	}
-}
-
-// A client that closed the bridge's input without reading its output kept the
-// bridge and its processes alive.
-func TestBridgeEndsForADeafClient(t *testing.T) {
-	w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("ok") })
-	ctx := w.context()
-	cmd := exec.CommandContext(ctx, polluxBinary, "bridge")
-	cmd.Env, cmd.Dir = w.bridgeEnv(), w.project
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, ours, err := os.Pipe() // nobody reads out
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer out.Close()
-	cmd.Stdout, cmd.Stderr = ours, testWriter{t, "pollux bridge: "}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ours.Close()
-	io.WriteString(in, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`+"\n")
-	for i := range 50 { // more than the pipe's buffer
-		fmt.Fprintf(in, `{"jsonrpc":"2.0","id":%d,"method":"tools/list"}`+"\n", i+1)
-	}
-	in.Close()
-	if err := cmd.Wait(); err != nil || ctx.Err() != nil {
-		t.Errorf("the bridge does not exit: %v, %v", err, ctx.Err())
 	}
 }

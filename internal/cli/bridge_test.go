@@ -21,51 +21,62 @@ import (
 )
 
 // After a signal, the bridge did not end if a call reported progress to a client
-// that did not read.
+// that did not read. Nor did it when such a client closed its input.
 func TestBridgeEndsForADeafClient(t *testing.T) {
 	systest.SetTemp(t, t.TempDir())
 	systest.SetHome(t, t.TempDir())
 	settings := map[string]string{"GEMINI_CLI_PATH": t.TempDir(), "GEMINI_RUNNER": "spawn"}
-	synctest.Test(t, func(t *testing.T) {
-		values := config.Load(func(name string) string { return settings[name] })
-		if err := values.Err(); err != nil {
-			t.Fatal(err)
-		}
-		cfg := bridge.Configure(agents.Default(), values)
-		runner, err := agents.Open(cfg.Agent, cfg.Runner)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := bridge.New(runner, cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		theirs, in := io.Pipe()
-		out, ours := io.Pipe()
-		ctx, signal := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- errors.Join(serveBridge(ctx, b, IO{In: theirs, Out: ours}), b.Close()) }()
-		fmt.Fprintln(in, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18",`+
-			`"capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
-		if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-			t.Error(err)
-		}
-		fmt.Fprintln(in, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"query",`+
-			`"arguments":{"prompt":"x"},"_meta":{"progressToken":"x"}}}`)
-		synctest.Wait()
-		signalled := time.Now()
-		signal()
-		select {
-		case err := <-ended:
-			if took := time.Since(signalled); err != nil || took > 6*time.Second {
-				t.Errorf("the bridge ended after %s: %v", took, err)
-			}
-		case <-time.After(time.Hour):
-			t.Error("the bridge does not end")
-		}
-		in.Close()
-		out.Close()
-	})
+	for name, end := range map[string]struct {
+		of    func(signal func(), in io.Closer)
+		limit time.Duration
+	}{
+		"a signal":             {func(signal func(), _ io.Closer) { signal() }, 6 * time.Second},
+		"the end of its input": {func(_ func(), in io.Closer) { in.Close() }, 15 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				values := config.Load(func(name string) string { return settings[name] })
+				if err := values.Err(); err != nil {
+					t.Fatal(err)
+				}
+				cfg := bridge.Configure(agents.Default(), values)
+				runner, err := agents.Open(cfg.Agent, cfg.Runner)
+				if err != nil {
+					t.Fatal(err)
+				}
+				b, err := bridge.New(runner, cfg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				theirs, in := io.Pipe()
+				out, ours := io.Pipe()
+				ctx, signal := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- errors.Join(serveBridge(ctx, b, IO{In: theirs, Out: ours}), b.Close()) }()
+				fmt.Fprintln(in, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18",`+
+					`"capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
+				if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+					t.Error(err)
+				}
+				fmt.Fprintln(in, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"query",`+
+					`"arguments":{"prompt":"x"},"_meta":{"progressToken":"x"}}}`)
+				synctest.Wait()
+				began := time.Now()
+				end.of(signal, in)
+				select {
+				case err := <-ended:
+					if took := time.Since(began); err != nil || took > end.limit {
+						t.Errorf("the bridge ended after %s: %v", took, err)
+					}
+				case <-time.After(time.Hour):
+					t.Error("the bridge does not end")
+				}
+				signal()
+				in.Close()
+				out.Close()
+			})
+		})
+	}
 }
 
 // With a broken file of settings, the bridge starts, and answers each call with the problem:
