@@ -11,8 +11,8 @@ import (
 	"pollux/internal/fakemodel"
 )
 
-// Causes of the other agents. The real agent behaves as doctor says: with -short, opencode and
-// Copilot CLI are asked about one cause each. TestCopilot has the healthy Copilot CLI.
+// Causes of the other agents. The real agent behaves as doctor says: with -short, Copilot CLI is
+// asked about one cause, and opencode about none. TestCopilot has the healthy Copilot CLI.
 func TestDoctorAgents(t *testing.T) {
 	if !isolated(t) {
 		return
@@ -49,7 +49,7 @@ func TestDoctorAgents(t *testing.T) {
 				waitFor(t, "the lock", func() bool { return len(p.claudeLocks()) > 0 })
 				p.set(tt.env...)
 				p.wantOf("opencode", tt.want...)
-				if !askedOf(name, "does not ask") {
+				if !askedOf(name) {
 					return
 				}
 				cli := p.opencode(append(slices.Clone(p.env), own...), bin)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,7 +35,8 @@ func (w *world) opencode(env []string, argv ...string) screen {
 	return s
 }
 
-// opencode, the real one, and a scripted editor.
+// opencode, the real one, and a scripted editor. The user has chosen no mode, and the repository
+// allows opencode to write: `pollux run` starts it so that it asks.
 func TestOpencode(t *testing.T) {
 	if !isolated(t) {
 		return
@@ -58,7 +60,11 @@ func TestOpencode(t *testing.T) {
 		t.Fatal(err)
 	}
 	bin, env := w.installOpencode()
-	cli := w.opencode(append(e.env(), env...), bin)
+	w.replaceHome(".config/opencode/opencode.json", `"permission":{"bash":"ask","edit":"ask"},`, "")
+	w.file("opencode.json", `{"permission": {"edit": "allow"}, "agent": {"build": {"permission": {"edit": "ask", "*": "allow"}}}}`)
+	// With the variable of another companion, or of an IDE, it never connects.
+	env = append(env, "CLAUDE_CODE_SSE_PORT=1", "PATH="+filepath.Dir(bin)+string(os.PathListSeparator)+os.Getenv("PATH"))
+	cli := w.opencode(env, polluxBinary, "run", "--attach", "--", "opencode")
 
 	// The context reaches the model, with the right lines.
 	cli.see("a.txt#2-3")
@@ -75,13 +81,17 @@ func TestOpencode(t *testing.T) {
 	if len(a) != 1 || a[0].Name != "opencode" || a[0].Version != "" {
 		t.Errorf("connected: %+v", a)
 	}
-	if got := w.pollux("status"); !strings.Contains(got, "no review: it asks about changes in its own terminal") {
+	if got := w.pollux("status"); !strings.Contains(got, "no review: it asks about changes in its own terminal") ||
+		strings.Contains(got, "without asking") {
 		t.Errorf("status prints %s", got)
 	}
 
 	// It asks in its terminal, and proposes nothing.
 	cli.ask("write it")
 	cli.see("Permission required")
+	if _, err := os.Stat(created); err == nil {
+		t.Error("the file was written before the answer")
+	}
 	if st, err := e.Status(t.Context()); err != nil || len(st.Diffs) > 0 {
 		t.Errorf("%+v, %v", st.Diffs, err)
 	}
@@ -92,7 +102,7 @@ func TestOpencode(t *testing.T) {
 	// the name as text.
 	waitFor(t, "the process", func() bool {
 		all := e.agents(t)
-		return len(all) == 1 && all[0].PID == cli.PID && all[0].Dir == w.project
+		return len(all) == 1 && slices.Contains(children(t, cli.PID), all[0].PID) && all[0].Dir == w.project
 	})
 	cli.seeBelow("write it", after)
 	w.pollux("send", "b.txt")
