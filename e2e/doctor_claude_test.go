@@ -212,7 +212,7 @@ func TestDoctorClaude(t *testing.T) {
 				tt.then(p)
 			}
 			p.wantClaude(tt.want...)
-			if tt.cli == "" || !askedOf(name, "healthy", "told not to connect", "a terminal of VS Code", "a companion that was killed", "auto mode") {
+			if tt.cli == "" || !askedOf(name, "healthy", "auto mode") {
 				return
 			}
 			// Claude Code deletes the lock of a process that has ended when its search begins.
@@ -248,6 +248,7 @@ func TestDoctorClaude(t *testing.T) {
 				cli.see(after)
 			case writes:
 				cli.see(after)
+				p.wantsUnasked(path)
 				p.wantFile(path, "new\n")
 			default: // it asks in the terminal
 				cli.see("Do you want to")
@@ -294,19 +295,33 @@ func TestDoctorClaude(t *testing.T) {
 			t.Errorf("for Gemini CLI doctor finds %q, exit code %d", all, code)
 		}
 	})
-	// Claude Code looks for a lock for 30 s.
+	// Claude Code looks for a lock for 30 s. With -short, one that never looks takes its place, and
+	// a lock from the future the place of the wait.
 	t.Run("late", func(t *testing.T) {
 		p := newClaudePatient(t, nil)
 		bin, own := p.installClaude()
 		p.bin = filepath.Dir(bin)
 		p.claudeSettings(manual, `"hasIdeAutoConnectDialogBeenShown": true`)
 		p.set(auto)
-		decoy := p.lockFile(2)
-		p.write(decoy, toJSON(t, map[string]any{"pid": noProcess}))
-		cli := p.screen(append(slices.Clone(p.env), own...), bin)
-		waitFor(t, "the search", func() bool { _, err := os.Stat(decoy); return err != nil })
-		time.Sleep(searchTime)
-		p.editor = p.edit(nil)
+		env := append(slices.Clone(p.env), own...)
+		var cli screen
+		if testing.Short() {
+			cli = p.screen(append(env, "CLAUDE_CODE_AUTO_CONNECT_IDE=false"), bin, "--ide")
+			cli.see("❯")
+			p.editor = p.edit(nil)
+			waitFor(t, "the lock", func() bool { return len(p.claudeLocks()) > 0 })
+			later := time.Now().Add(searchTime)
+			if err := os.Chtimes(p.claudeLocks()[0], later, later); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			decoy := p.lockFile(2)
+			p.write(decoy, toJSON(t, map[string]any{"pid": noProcess}))
+			cli = p.screen(env, bin)
+			waitFor(t, "the search", func() bool { _, err := os.Stat(decoy); return err != nil })
+			time.Sleep(searchTime)
+			p.editor = p.edit(nil)
+		}
 		p.wantClaude("failed late")
 		if all := p.editor.agents(t); len(all) > 0 {
 			t.Errorf("connected: %v", all)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what the tests need, then runs all checks and all tests. With the argument
 # nightly, nothing is shortened: the end-to-end tests and those of the commands run with the race
-# detector, too, those of doctor ask the real agents about every cause instead of five, the
+# detector, too, those of doctor ask the real agents about every cause instead of a few, the
 # stress tests make all their calls, and the pool is under load for half an hour. The agents are
 # the newest ones.
 set -eu
