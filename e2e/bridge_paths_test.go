@@ -13,6 +13,7 @@ import (
 // The CLI listed the names of files anywhere, and read the transcripts of
 // earlier questions and the user's memory in ~/.gemini. It may read only its
 // working directory, in whatever form it writes a path. TestBridgeIsReadOnly has the other runner.
+// A user who disables "always allow" can still ask the bridge to read files.
 func TestBridgeReadsOnlyItsDirectory(t *testing.T) {
 	t.Parallel()
 	warmOrEach(t, bridgeReadsOnlyItsDirectory)
@@ -37,6 +38,7 @@ func bridgeReadsOnlyItsDirectory(t *testing.T) {
 		}
 		return fakemodel.Say("done")
 	})
+	w.replaceHome(".gemini/settings.json", `"security": {`, `"security": {"disableAlwaysAllow": true, `)
 	outside := filepath.Dir(w.project)
 	if err := os.Mkdir(filepath.Join(w.project, "src"), 0o700); err != nil {
 		t.Fatal(err)

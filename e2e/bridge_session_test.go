@@ -50,6 +50,7 @@ var bridgeStories = []bridgeStory{
 		}
 		return fakemodel.Say("free again")
 	}, run: bridgeCancels, own: true},
+	{name: "fallback", mark: "fall back", model: refuses, run: bridgeFallsBack, shared: true},
 	{name: "structured", mark: "date", model: answersInvalid, run: bridgeStructured, shared: true},
 }
 
@@ -131,6 +132,31 @@ func bridgeStructured(t *testing.T, c *bridgeClient) {
 	got, _ := json.Marshal(o.StructuredContent)
 	if string(got) != o.text {
 		t.Errorf("structuredContent is %s", got)
+	}
+}
+
+// refused are the models that do not answer.
+var refused = map[string]fakemodel.Reply{
+	"gemini-2.5-pro":        {Status: 429, PerDay: true, Message: "You exceeded your current quota."},
+	"gemini-2.5-flash-lite": {Status: 429, Message: "You exceeded your current quota. Please retry in 20s."},
+	"gemini-2.0-flash":      {Status: 503, Message: "The model is overloaded. Please try again later."},
+}
+
+func refuses(r fakemodel.Request) fakemodel.Reply {
+	if reply, ok := refused[r.Model]; ok {
+		return reply
+	}
+	return fakemodel.Say("the other one's answer")
+}
+
+func bridgeFallsBack(t *testing.T, c *bridgeClient) {
+	for model, reply := range refused {
+		o := c.call("query", map[string]any{"prompt": "fall back", "model": model})
+		o.want(t, false, "the other one's answer", "answered by gemini-2.5-flash, because "+model+" failed")
+		fallback, _ := o.Meta["fallback"].(map[string]any)
+		if o.Meta["model"] != "gemini-2.5-flash" || fallback["from"] != model || fallback["to"] != "gemini-2.5-flash" {
+			t.Errorf("after %+v, _meta is %v", reply, o.Meta)
+		}
 	}
 }
 

@@ -200,6 +200,10 @@ func readsThenAnswers(r fakemodel.Request) fakemodel.Reply {
 // state.
 func TestBridgeQueryReadsAndAnswers(t *testing.T) {
 	t.Parallel()
+	if testing.Short() { // TestBridgeSession has a pool, and TestAskAny one behind the wall
+		eachRunner(t, bridgeQueryReadsAndAnswers)
+		return
+	}
 	eachRunnerAndPool(t, bridgeQueryReadsAndAnswers)
 }
 
@@ -362,49 +366,6 @@ func bridgeIsReadOnly(t *testing.T) {
 			t.Errorf("without the policy the attack does nothing, so this test proves nothing: %s", got)
 		}
 	}
-}
-
-// A user who disables "always allow" can still ask the bridge to read files.
-func TestBridgeReadsInSecureMode(t *testing.T) {
-	t.Parallel()
-	warmOrEach(t, bridgeReadsInSecureMode)
-}
-
-func bridgeReadsInSecureMode(t *testing.T) {
-	w := newWorld(t, readsThenAnswers)
-	w.file("hello.txt", "good morning")
-	w.writeHome(".gemini/settings.json", `{"security": {"auth": {"selectedType": "gemini-api-key"},
-		"folderTrust": {"enabled": false}, "disableAlwaysAllow": true}, "tools": {"useRipgrep": false}}`)
-	w.bridge().call("query", map[string]any{"prompt": "what does hello.txt say?"}).want(t, false, "good morning")
-}
-
-func TestBridgeFallsBackOnQuota(t *testing.T) {
-	t.Parallel()
-	warmOrEach(t, bridgeFallsBackOnQuota)
-}
-
-func bridgeFallsBackOnQuota(t *testing.T) {
-	refuse := map[string]fakemodel.Reply{
-		"gemini-2.5-pro":        {Status: 429, PerDay: true, Message: "You exceeded your current quota."},
-		"gemini-2.5-flash-lite": {Status: 429, Message: "You exceeded your current quota. Please retry in 20s."},
-		"gemini-2.0-flash":      {Status: 503, Message: "The model is overloaded. Please try again later."},
-	}
-	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
-		if reply, ok := refuse[r.Model]; ok {
-			return reply
-		}
-		return fakemodel.Say("the other one's answer")
-	})
-	c := w.bridge()
-	for model, reply := range refuse {
-		o := c.call("query", map[string]any{"prompt": "hi", "model": model})
-		o.want(t, false, "the other one's answer", "answered by gemini-2.5-flash, because "+model+" failed")
-		fallback, _ := o.Meta["fallback"].(map[string]any)
-		if o.Meta["model"] != "gemini-2.5-flash" || fallback["from"] != model || fallback["to"] != "gemini-2.5-flash" {
-			t.Errorf("after %+v, _meta is %v", reply, o.Meta)
-		}
-	}
-	w.wantNothingLeft(c)
 }
 
 func TestBridgeErrorsNameTheNextStep(t *testing.T) {

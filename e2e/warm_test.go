@@ -222,9 +222,12 @@ func TestWarmChangeModeSparesTheHome(t *testing.T) {
 	})
 	own = filepath.Join(w.home, ".gemini")
 	c := w.bridge()
-	for _, name := range []string{"GEMINI.md", "settings.json", "tmp/project/evil.txt"} {
+	for i, name := range []string{"GEMINI.md", "settings.json", "tmp/project/evil.txt"} {
 		// The same holds if the workspace is the home itself.
-		for _, dir := range []string{w.project, w.home} {
+		for j, dir := range []string{w.project, w.home} {
+			if testing.Short() && i%2 != j { // each write ends a process
+				continue
+			}
 			seen := len(w.model.Requests())
 			o := c.call("query", map[string]any{"prompt": name, "changeMode": true, "workingDirectory": dir})
 			if after, _ := os.ReadFile(filepath.Join(own, filepath.FromSlash(name))); strings.Contains(string(after), "planted") {
