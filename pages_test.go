@@ -122,7 +122,7 @@ var pageTests = map[string]string{
 		TestEditorDiagnostics/emacs_with_Flymake TestEditorDiagnostics/nvim
 		TestEditorDiagnostics/vim_with_ALE TestGetDiagnostics TestInSpelling TestLockFile
 		TestNewSelection TestOpenDiff TestOpencode TestFirstChangeIsAsked TestRival
-		TestSelectionAndLinks TestTwoAgentsOnOneFile`,
+		TestSelectionAndLinks`,
 	"docs/CODEX.md": `
 		TestAnswer TestBusyConnections TestClaimInALink TestClaim TestCodex/another_program
 		TestCodex/context TestCodex/crowded TestCodex/two_editors TestIdleConnections TestJunk TestLimits
@@ -135,7 +135,7 @@ var pageTests = map[string]string{
 	"docs/COMPANION.md": `
 		TestAcceptedButNotWritten TestCloseFlushesAndEndsGracefully TestKeepAliveComments TestNpmSDK
 		TestOldRelease TestOpenDiffRefusals TestPIDs TestSendToGemini TestSpellingsOfAPath
-		TestStdioTransport TestGemini TestPageEditsAndAccepts TestTrap6EditorGoneAnswersTheCLI
+		TestGemini TestPageEditsAndAccepts TestTrap6EditorGoneAnswersTheCLI
 		TestTrap6OutcomesAreQueuedOverAReconnect TestUnknownMethodIsAnError
 		TestWhatCannotBeDisplayedIsAnsweredInTheTerminal`,
 	"docs/CONFORMANCE.md": `

@@ -38,6 +38,7 @@ func TestGemini(t *testing.T) {
 	proposals := map[string]proposal{
 		"killed.txt":    {"", "two\n"},
 		"edits.txt":     {"", "one\ntwo\n"},
+		"stdio.txt":     {"", "one\ntwo\n"},
 		"rejected.txt":  {"", "two\n"},
 		"typed.txt":     {"", "one\ntwo\n"},
 		"json.txt":      {"", "one\ntwo\n"},
@@ -151,8 +152,29 @@ func TestGemini(t *testing.T) {
 		w.file("killed.txt", "one\n")
 		orphan = proposed(theirs, other, "killed.txt")
 		killSession(t, theirs.cmd.Process.Pid) // what becomes of its change: below
-		two = e.gemini(w)
-		two.ideStatus("Connected to Test Editor")
+	})
+	// The stdio transport, for a CLI that cannot reach the port. The environment and the
+	// discovery files name a port on which no program listens, so only the command is left.
+	step(t, "stdio", func(t *testing.T) {
+		env := e.env()
+		for i, kv := range env {
+			if strings.HasPrefix(kv, "GEMINI_CLI_IDE_SERVER_PORT=") {
+				env[i] = "GEMINI_CLI_IDE_SERVER_PORT=1"
+			}
+		}
+		empty := filepath.Join(w.home, "empty")
+		if err := os.Mkdir(empty, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		two = w.gemini(current, append(env, "TMPDIR="+empty, "TERM_PROGRAM=sublime")) // without it the CLI detects no editor
+		two.ideStatus("Connected to")
+		if all := e.agents(t); len(all) != 2 || all[0].Transport != "stdio" && all[1].Transport != "stdio" {
+			t.Fatalf("connected: %+v, want one client on stdio", all)
+		}
+		path := w.file("stdio.txt", "one\n")
+		accept(proposed(two, e, "stdio.txt"), "one\nover stdio\n")
+		two.expect(changedFile("stdio.txt"))
+		w.wantFile(path, "one\nover stdio\n")
 	})
 
 	step(t, "accept with edits", func(t *testing.T) {
@@ -502,41 +524,6 @@ func TestCompanionRestarted(t *testing.T) {
 	}
 	cli.expect(after)
 	w.wantFile(path, "two\n")
-}
-
-// The stdio transport, for a CLI that cannot reach the port.
-func TestStdioTransport(t *testing.T) {
-	var path string
-	w := newWorld(t, write(&path, "one\ntwo\n"))
-	path = w.file("f.txt", "one\n")
-	e := w.edit(nil)
-	// The environment and the discovery files name a port on which nobody
-	// listens, so only the command is left.
-	env := e.env()
-	for i, kv := range env {
-		if strings.HasPrefix(kv, "GEMINI_CLI_IDE_SERVER_PORT=") {
-			env[i] = "GEMINI_CLI_IDE_SERVER_PORT=1"
-		}
-	}
-	empty := filepath.Join(w.home, "empty")
-	if err := os.Mkdir(empty, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	env = append(env, "TMPDIR="+empty, "TERM_PROGRAM=sublime") // without it the CLI detects no editor
-	cli := w.gemini(current, env)
-	cli.ideStatus("Connected to")
-	st, err := e.Status(w.context())
-	if err != nil || len(st.Clients) != 1 || st.Clients[0].Transport != "stdio" {
-		t.Fatalf("status = %+v, %v; want one client on stdio", st.Clients, err)
-	}
-	cli.prompt("change it")
-	d := next(t, "diff", e.opened)
-	cli.expect(asks)
-	if _, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: "one\nover stdio\n"}); err != nil {
-		t.Fatal(err)
-	}
-	cli.expect(after)
-	w.wantFile(path, "one\nover stdio\n")
 }
 
 // The old release finds its companion only by the exact PID.
