@@ -244,7 +244,10 @@ func (w *world) askACP(a acpAgent) {
 	if planted, _ := filepath.Glob(filepath.Join(w.project, "PWNED*")); len(planted) > 0 {
 		t.Errorf("the project ran %v", planted)
 	}
-	// Without the restrictions, the same calls do write.
+	// Without the restrictions, the same calls do write. Nothing of Pollux takes part in that.
+	if testing.Short() {
+		return
+	}
 	row, warm := *a.row, *a.row.Warm
 	row.Warm = &warm
 	warm.Command = func(l agent.Launch) (agent.Command, error) {

@@ -158,18 +158,23 @@ func TestAskClaude(t *testing.T) {
 			}
 		}
 	})
-	t.Run("cancel", func(t *testing.T) {
+	t.Run("cancel, models and errors", func(t *testing.T) {
 		hanging := make(chan struct{}, 1)
 		w := newClaudeWorld(t, func(r fakemodel.Request) fakemodel.Reply {
-			if strings.Contains(r.Prompt, "hang") {
+			switch {
+			case strings.Contains(r.Prompt, "hang"):
 				if strings.Contains(r.Prompt, "in the answer") {
 					hanging <- struct{}{}
 				}
 				return fakemodel.Reply{Hang: true}
+			case strings.Contains(r.Prompt, "key"):
+				return fakemodel.Reply{Status: 401, Message: "invalid x-api-key"}
+			case strings.Contains(r.Prompt, "refuse"):
+				return fakemodel.Reply{Status: 400, Message: "odd request"}
 			}
-			return fakemodel.Say("ok")
+			return fakemodel.Say("from " + r.Model)
 		})
-		a := w.askClaude()
+		a := w.askClaude("ANTHROPIC_MODEL=claude-sonnet-5-5")
 		for _, when := range []string{"before the start", "in the answer"} {
 			ctx, cancel := context.WithCancel(w.context())
 			_, err := a.ask(ctx, agent.Request{Prompt: "hang " + when}, func(ev agent.Event) {
@@ -184,14 +189,10 @@ func TestAskClaude(t *testing.T) {
 			if err == nil {
 				t.Errorf("%s: no error", when)
 			}
-			if _, got := a.want(agent.Request{Prompt: "hello"}, "ok"); strings.Contains(got.Text, "hang") {
+			if _, got := a.want(agent.Request{Prompt: "hello"}, "from claude-sonnet-5-5"); strings.Contains(got.Text, "hang") {
 				t.Errorf("%s: the next question has the cancelled one: %q", when, got.Text)
 			}
 		}
-	})
-	t.Run("models", func(t *testing.T) {
-		w := newClaudeWorld(t, func(r fakemodel.Request) fakemodel.Reply { return fakemodel.Say("from " + r.Model) })
-		a := w.askClaude("ANTHROPIC_MODEL=claude-sonnet-5-5")
 		for _, model := range []string{"", "claude-haiku-5-5", "", "claude-haiku-5-5"} {
 			want := model
 			if want == "" {
@@ -205,16 +206,7 @@ func TestAskClaude(t *testing.T) {
 		for _, model := range []string{"claude-haiku-5-5", ""} {
 			a.want(agent.Request{Prompt: "hello", Model: model, Conversation: "mine", Replay: "lost"}, "from "+map[string]string{"": "claude-sonnet-5-5"}[model]+model)
 		}
-	})
-	t.Run("errors", func(t *testing.T) {
-		w := newClaudeWorld(t, func(r fakemodel.Request) fakemodel.Reply {
-			if strings.Contains(r.Prompt, "key") {
-				return fakemodel.Reply{Status: 401, Message: "invalid x-api-key"}
-			}
-			return fakemodel.Reply{Status: 400, Message: "odd request"}
-		})
-		a := w.askClaude()
-		_, err := a.ask(w.context(), agent.Request{Prompt: "hello"}, nil)
+		_, err := a.ask(w.context(), agent.Request{Prompt: "refuse it"}, nil)
 		agenttest.WantKind(t, err, agent.BadRequest, "odd request")
 		_, err = a.ask(w.context(), agent.Request{Prompt: "key"}, nil)
 		agenttest.WantKind(t, err, agent.Auth, "run `claude` and type /login")

@@ -89,16 +89,16 @@ func TestAskOpencode(t *testing.T) {
 		t.Error("the model did not get AGENTS.md")
 	}
 
-	// Without a login, it would ask a free service. It has the catalogue of models.
+	// Without a login, it would ask a free service. It has the catalogue of models. With -short,
+	// recorded messages show it: internal/agent/opencode.
+	if testing.Short() {
+		return
+	}
 	w.writeHome(config, "{}")
 	a.env = slices.DeleteFunc(a.env, func(kv string) bool { return strings.HasPrefix(kv, opencodeModels) })
 	c := w.runner(a.row, &a)
 	c.fails("without a login", agent.Auth, "opencode auth login", nil)
-	// Nor does it ask that service while the user has another one. With -short, recorded messages
-	// show it: internal/agent/opencode.
-	if testing.Short() {
-		return
-	}
+	// Nor does it ask that service while the user has another one.
 	c.source.Env = append(c.source.Env, "ANTHROPIC_API_KEY=none")
 	c.fails("without a model", agent.Settings, "model", nil)
 }
