@@ -134,7 +134,7 @@ func (w *world) wantNothingLeft(c *bridgeClient) {
 		w.pollux("pool", "stop")
 	}
 	for _, p := range append(below, pid) {
-		waitGone(w.t, p)
+		waitEnded(w.t, p)
 	}
 	left, err := filepath.Glob(filepath.Join(w.tmp(), "pollux-bridge-*"))
 	if err != nil || len(left) > 0 {

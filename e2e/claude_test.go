@@ -92,7 +92,7 @@ func (w *world) screen(env []string, argv ...string) screen {
 		all = slices.DeleteFunc(all, w.isDaemon)
 		s.Close()
 		for _, pid := range all {
-			waitGone(w.t, pid)
+			waitEnded(w.t, pid)
 		}
 	})
 	return screen{s, w}

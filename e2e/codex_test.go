@@ -38,7 +38,7 @@ func (w *world) endDaemon() {
 	for _, process := range all {
 		if pid, _ := strconv.Atoi(filepath.Base(process)); w.isDaemon(pid) {
 			kill(pid)
-			waitGone(w.t, pid)
+			waitEnded(w.t, pid)
 		}
 	}
 }

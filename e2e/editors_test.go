@@ -72,7 +72,7 @@ func (w *world) open(kind editortest.Kind, dir string, files ...string) *desk {
 		}
 		below := children(w.t, e.PID)
 		e.Close()
-		waitGone(w.t, e.PID)
+		waitEnded(w.t, e.PID)
 		endCLIs(w.t, below)
 	})
 	return d

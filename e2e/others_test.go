@@ -43,7 +43,7 @@ func (w *world) bare(argv ...string) *seat {
 			w.t.Logf("the screen:\n%s", screen.Text())
 		}
 		screen.Close()
-		waitGone(w.t, screen.PID)
+		waitEnded(w.t, screen.PID)
 	})
 	return &seat{w, screen, w.t, nil}
 }

@@ -84,7 +84,7 @@ func (f farPool) end(c *bridgeClient) {
 	c.leave()
 	f.pollux("pool", "stop")
 	for _, pid := range pids {
-		waitGone(f.t, pid)
+		waitEnded(f.t, pid)
 	}
 }
 

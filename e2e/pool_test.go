@@ -38,7 +38,7 @@ func (w *world) usePool() {
 		defer os.RemoveAll(dir)
 		w.pollux("pool", "stop")
 		for _, pid := range w.processes() {
-			waitGone(w.t, pid)
+			waitEnded(w.t, pid)
 		}
 		for _, pattern := range []string{
 			filepath.Join(dir, "pool-*"), filepath.Join(dir, "*lock*"), filepath.Join(w.tmp(), "pollux-bridge-*"), races + ".*",

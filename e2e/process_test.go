@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -77,7 +78,7 @@ func endCLIs(t *testing.T, pids []int) {
 		isAgent := func(name string) bool { return strings.HasPrefix(filepath.Base(program), name) }
 		if slices.ContainsFunc([]string{"node", "claude", "copilot", "codex", "opencode"}, isAgent) {
 			kill(pid)
-			waitGone(t, pid)
+			waitEnded(t, pid)
 		}
 	}
 }
@@ -95,15 +96,17 @@ func children(t *testing.T, pid int) (all []int) {
 	return all
 }
 
-// waitGone waits until a process that is not our child has exited. Its parent, or process 1,
-// may notice that later.
+// waitGone waits until a process that is not our child has exited, and its parent knows.
 func waitGone(t *testing.T, pid int) {
 	t.Helper()
-	for start := time.Now(); !proc.Ended(pid); time.Sleep(editortest.PollInterval(start)) {
-		if time.Since(start) > stepTimeout {
-			t.Fatalf("process %d outlived pollux", pid)
-		}
-	}
+	waitFor(t, fmt.Sprintf("the end of process %d", pid), func() bool { return !proc.Alive(pid) })
+}
+
+// waitEnded waits until a process has exited whose parent is gone. Process 1 may notice that
+// a second later.
+func waitEnded(t *testing.T, pid int) {
+	t.Helper()
+	waitFor(t, fmt.Sprintf("the end of process %d", pid), func() bool { return proc.Ended(pid) })
 }
 
 // waitFor waits until a condition is true.

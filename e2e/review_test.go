@@ -62,7 +62,7 @@ func (s *seat) start(columns, lines int, env []string, args ...string) {
 			s.t.Logf("the screen:\n%s", s.Text())
 		}
 		s.Close()
-		waitGone(s.t, s.PID)
+		waitEnded(s.t, s.PID)
 	})
 }
 
