@@ -65,8 +65,8 @@ type Config struct {
 // order in which they happened. Nothing waits for an agent, an editor or a disk
 // while mu is held.
 //
-// Lock order: conn.handling and rootsMu come before mu; conn.mu, store.mu and the
-// locks of sessions come after it.
+// Lock order: conn.handling, rootsMu and the locks of a [journal.Record] come before mu; conn.mu,
+// store.mu, watcher.mu, outside.mu and the locks of sessions come after it.
 type Companion struct {
 	cfg     Config
 	log     *slog.Logger

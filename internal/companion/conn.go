@@ -191,7 +191,7 @@ func (d *conn) dispatch(req *jsonrpc.Request) (any, error) {
 		d.c.mu.Lock()
 		defer d.c.mu.Unlock()
 		list := editor.DiffList{Diffs: []editor.Diff{}}
-		for _, diff := range d.c.shownLocked(d) {
+		for _, diff := range d.c.diffsLocked(func(diff *diff) bool { return diff.visibleTo(d) }) {
 			list.Diffs = append(list.Diffs, diff.viewLocked())
 		}
 		return list, nil

@@ -561,11 +561,6 @@ func (d *diff) visibleTo(client *conn) bool {
 	return d.shown && (d.viewer == nil || d.viewer == client)
 }
 
-// shownLocked returns every diff that a client may show, the oldest first.
-func (c *Companion) shownLocked(client *conn) []*diff {
-	return c.diffsLocked(func(d *diff) bool { return d.visibleTo(client) })
-}
-
 // diffsLocked returns the diffs that match, the oldest first.
 func (c *Companion) diffsLocked(match func(*diff) bool) []*diff {
 	all := make([]*diff, 0, len(c.diffs))
