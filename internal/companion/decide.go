@@ -142,12 +142,7 @@ func (c *Companion) save(a editor.DiffAccept) (editor.DiffAcceptResult, error) {
 	if err != nil {
 		return res, err
 	}
-	return c.writeSoon(d, now, d.answer(a.Content), func() {
-		c.mu.Lock()
-		c.stepLocked(d, evSave)
-		c.mu.Unlock()
-		c.end(d)
-	})
+	return c.writeSoon(d, now, d.answer(a.Content), func() { c.step(d, evSave) })
 }
 
 // writeSoon writes a text to the file of a diff that is being saved, and then calls done. A write

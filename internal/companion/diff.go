@@ -153,6 +153,15 @@ func (c *Companion) stepLocked(d *diff, ev *event) (answers *closing, ok bool) {
 	return answers, true
 }
 
+// step makes the transition that ends a diff, if there is one, and writes the state to the journal.
+func (c *Companion) step(d *diff, ev *event) (ok bool) {
+	c.mu.Lock()
+	_, ok = c.stepLocked(d, ev)
+	c.mu.Unlock()
+	c.end(d)
+	return ok
+}
+
 // A closing collects the surfaces' answers to one diff/close.
 type closing struct {
 	surfaces []*conn
@@ -269,9 +278,11 @@ func (c *Companion) Propose(s Session, p Proposal) error {
 	}
 	shown := make(chan error, 1)
 	c.background(func() { shown <- c.firstShown(d, acks) })
-	var err error
 	select {
-	case err = <-shown:
+	case err := <-shown:
+		if err != nil && c.step(d, evFail) {
+			return err
+		}
 	case <-time.After(openTimeout):
 		// The agent continues as if the diff were shown. If no surface can show
 		// it, reject it, so that the agent does not wait.
@@ -281,19 +292,8 @@ func (c *Companion) Propose(s Session, p Proposal) error {
 				c.reject(d.id)
 			}
 		})
-		return nil
 	}
-	if err == nil {
-		return nil
-	}
-	c.mu.Lock()
-	_, failed := c.stepLocked(d, evFail)
-	c.mu.Unlock()
-	if !failed {
-		return nil
-	}
-	c.end(d)
-	return err
+	return nil
 }
 
 // newDiff returns a diff for a proposal, with a notice if it cannot be displayed. path is the

@@ -80,11 +80,9 @@ const sendTimeout = 4 * time.Second
 type recipient struct {
 	session  Session // nil if the agent is not connected
 	name     string
-	command  string           // empty if the agent is not in the table
+	kind     AgentKind        // without a command if the agent is not in the table
 	pid      int              // 0 if it is not known
 	terminal *editor.Terminal // the client's own; nil if the agent runs elsewhere
-	prompt   func(p editor.PromptParams, roots []string) editor.Prompt
-	find     inputline.Finder
 }
 
 // send brings a file, or a question about it, to an agent.
@@ -161,14 +159,13 @@ func (c *Companion) recipient(p editor.SendParams) (*recipient, error) {
 	}
 	c.mu.Unlock()
 	for _, r := range all {
-		k := c.kindNamed(r.name)
-		r.command, r.find, r.prompt = k.Command, k.InputLine, k.Prompt
+		r.kind = c.kindNamed(r.name)
 	}
 	named := func(command, name string) bool {
 		return p.Agent == "" || strings.EqualFold(command, p.Agent) || strings.EqualFold(name, p.Agent)
 	}
 	known := slices.ContainsFunc(kinds, func(k AgentKind) bool { return named(k.Command, k.Name) })
-	all = slices.DeleteFunc(all, func(r *recipient) bool { return !named(r.command, r.name) })
+	all = slices.DeleteFunc(all, func(r *recipient) bool { return !named(r.kind.Command, r.name) })
 	if !known && len(all) == 0 {
 		return nil, fmt.Errorf("no agent is called %q: name one of %s", p.Agent, commandsOf(kinds))
 	}
@@ -179,7 +176,7 @@ func (c *Companion) recipient(p editor.SendParams) (*recipient, error) {
 		}
 		k := c.kindOf(t.Agent)
 		if named(k.Command, k.Name) && (t.Agent != "" || p.Agent == "") {
-			return &recipient{name: k.Name, command: k.Command, terminal: &t, prompt: k.Prompt}, nil
+			return &recipient{name: k.Name, kind: k, terminal: &t}, nil
 		}
 	}
 	if len(all) == 0 {
@@ -192,7 +189,7 @@ func (c *Companion) recipient(p editor.SendParams) (*recipient, error) {
 // name decides.
 func inTerminal(t editor.Terminal, all []*recipient) *recipient {
 	for _, r := range all {
-		if r.pid > 0 && proc.Within(r.pid, t.PID, proc.AllAncestors) || r.pid == 0 && t.Agent != "" && r.command == proc.CommandName(t.Agent) {
+		if r.pid > 0 && proc.Within(r.pid, t.PID, proc.AllAncestors) || r.pid == 0 && t.Agent != "" && r.kind.Command == proc.CommandName(t.Agent) {
 			return r
 		}
 	}
@@ -246,7 +243,7 @@ func (c *Companion) paste(ctx context.Context, p editor.SendParams, to *recipien
 		return editor.SendResult{}, fmt.Errorf("%s waits for your answer about %s: accept or reject that change first",
 			to.name, name)
 	}
-	prompt := to.prompt(p.PromptParams, c.Roots())
+	prompt := to.kind.Prompt(p.PromptParams, c.Roots())
 	if to.terminal != nil {
 		c.Acted(to.session)
 		return editor.SendResult{
@@ -262,7 +259,7 @@ func (c *Companion) paste(ctx context.Context, p editor.SendParams, to *recipien
 		return editor.SendResult{}, fmt.Errorf("%s runs in a terminal in which Pollux cannot type: start it in %s", to.name, where)
 	}
 	if err == nil {
-		err = c.pasteInto(ctx, pane, prompt, to.find)
+		err = c.pasteInto(ctx, pane, prompt, to.kind.InputLine)
 	}
 	if err != nil {
 		return editor.SendResult{}, fmt.Errorf("%s: %w", to.name, err)
@@ -331,7 +328,7 @@ func (c *Companion) mention(ctx context.Context, p editor.SendParams, to *recipi
 	if err != nil {
 		return err
 	}
-	return c.inPane(pane, func(left string) (string, error) { return pane.Mention(ctx, send, to.find, left) })
+	return c.inPane(pane, func(left string) (string, error) { return pane.Mention(ctx, send, to.kind.InputLine, left) })
 }
 
 // inPane calls a function that writes to the input line of the agent in a pane, with what
@@ -358,8 +355,8 @@ func (c *Companion) pasteInto(ctx context.Context, pane Pane, prompt editor.Prom
 
 func (c *Companion) paneOf(ctx context.Context, to *recipient) (Pane, error) {
 	var commands []string
-	if to.pid == 0 && to.command != "" {
-		commands = []string{to.command}
+	if to.pid == 0 && to.kind.Command != "" {
+		commands = []string{to.kind.Command}
 	}
 	return c.findPane(ctx, to.pid, commands)
 }
