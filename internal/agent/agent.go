@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"sync"
 	"time"
 
 	"pollux/internal/lazy"
@@ -64,6 +65,20 @@ type Request struct {
 	// more. That may be after Run has returned, because a process needs time to
 	// end.
 	Released func() `json:"-"`
+}
+
+// Release calls Released once over is closed, in a goroutine of tasks, or now if over is nil.
+func (r Request) Release(tasks *sync.WaitGroup, over <-chan struct{}) {
+	switch {
+	case r.Released == nil:
+	case over == nil:
+		r.Released()
+	default:
+		tasks.Go(func() {
+			<-over
+			r.Released()
+		})
+	}
 }
 
 // A Queue says how a request waits, together with all requests that use the quota of the

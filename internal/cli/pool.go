@@ -130,10 +130,7 @@ func build() string {
 	}
 	id := version()
 	if path, err := os.Executable(); err == nil {
-		if info, err := os.Stat(path); err == nil {
-			changed, file := disk.Stamp(info)
-			id += fmt.Sprint(" ", info.Size(), info.ModTime().UnixNano(), changed, file)
-		}
+		id += " " + disk.StateOf(path)
 	}
 	return id
 }

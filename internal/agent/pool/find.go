@@ -3,8 +3,6 @@ package pool
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"os"
 	"time"
 
 	"pollux/internal/agent"
@@ -141,11 +139,10 @@ func (p *Pool) fileKey(from agent.Source) string {
 	if err != nil {
 		return ""
 	}
-	info, err := os.Stat(path)
-	if err != nil {
+	state := disk.StateOf(path)
+	if state == "" {
 		return ""
 	}
 	resolved, _ := disk.EvalSymlinks(path)
-	changed, id := disk.Stamp(info)
-	return fmt.Sprint(resolved, info.Size(), info.ModTime().UnixNano(), changed, id)
+	return resolved + " " + state
 }

@@ -25,9 +25,6 @@ import (
 type once struct{ *Pool }
 
 func (o once) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
-	if req.Released == nil {
-		req.Released = func() {}
-	}
 	req.Pace = func(context.Context) error { return nil }
 	return o.Attempt(ctx, req, emit)
 }

@@ -247,23 +247,14 @@ func (p *Pool) Attempt(ctx context.Context, req agent.Request, emit func(agent.E
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
-		req.Released()
+		req.Release(nil, nil)
 		return agent.Result{}, agent.ErrClosed
 	}
 	p.tasks.Add(1)
 	p.mu.Unlock()
 	defer p.tasks.Done()
 	var over <-chan struct{} // closed when no process works on the request any more; nil if none does
-	defer func() {
-		if over == nil {
-			req.Released()
-			return
-		}
-		p.tasks.Go(func() {
-			<-over
-			req.Released()
-		})
-	}()
+	defer func() { req.Release(&p.tasks, over) }()
 	if req.Spawn || p.alone {
 		result, over, err = p.runAlone(ctx, req, emit)
 		return result, err
@@ -773,9 +764,8 @@ func (p *Pool) replace(w *process) {
 func (p *Pool) inputs(from agent.Source, program agent.Program, dir string) string {
 	var b strings.Builder
 	for _, path := range p.agent.Warm.Inputs(from, program, dir) {
-		if info, err := os.Stat(path); err == nil {
-			changed, id := disk.Stamp(info)
-			fmt.Fprintf(&b, "%s %d %d %d %d\n", path, info.Size(), info.ModTime().UnixNano(), changed, id)
+		if state := disk.StateOf(path); state != "" {
+			b.WriteString(path + " " + state + "\n")
 		}
 	}
 	return b.String()

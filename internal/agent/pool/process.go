@@ -78,10 +78,10 @@ type process struct {
 
 	mu         sync.Mutex          // guards the fields below
 	attempts   map[string]*attempt // the requests in progress, by session
-	prepared   []preparedSession
-	demand     int  // how many prepared sessions the recent requests would have used
-	unprepared bool // a session could not be prepared
-	mute       bool // it did not answer a request for a session
+	prepared   []*session          // they wait for a request
+	demand     int                 // how many prepared sessions the recent requests would have used
+	unprepared bool                // a session could not be prepared
+	mute       bool                // it did not answer a request for a session
 	sessions   int
 	latest     string // the ID of the session that was made last
 	errText    []byte
@@ -118,12 +118,7 @@ type session struct {
 	// model is the selected model, and initial the one for requests that name none; ""
 	// if the agent has not said it. One request at a time uses the session.
 	model, initial string
-}
-
-// A preparedSession waits for a request.
-type preparedSession struct {
-	*session
-	made time.Time
+	prepared       time.Time // for a later request; zero if it was made for one
 }
 
 func newProcess(row *agent.Agent, from agent.Source, program agent.Program, k key, wall agent.Wall, log *slog.Logger) *process {
@@ -344,21 +339,22 @@ func (w *process) takePrepared() *session {
 	}
 	s := w.prepared[n-1]
 	w.prepared = w.prepared[:n-1]
-	return s.session
+	return s
 }
 
 // dropOldLocked drops prepared sessions that were not used in time. Fewer are
 // then prepared.
 func (w *process) dropOldLocked() {
 	n := len(w.prepared)
-	w.prepared = slices.DeleteFunc(w.prepared, func(s preparedSession) bool { return time.Since(s.made) > preparedTTL })
+	w.prepared = slices.DeleteFunc(w.prepared, func(s *session) bool { return time.Since(s.prepared) > preparedTTL })
 	w.demand = max(w.demand-(n-len(w.prepared)), 0)
 }
 
 func (w *process) addPrepared(s *session) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.prepared = append(w.prepared, preparedSession{s, time.Now()})
+	s.prepared = time.Now()
+	w.prepared = append(w.prepared, s)
 }
 
 // lacks reports whether another session should be prepared: at least one, and as

@@ -28,7 +28,7 @@ const (
 // An Attempter asks an agent once, without waiting for others.
 type Attempter interface {
 	agent.Processes
-	// Attempt asks a request's model once. Released and Pace of the request are set. See
+	// Attempt asks a request's model once. Pace of the request is set. See
 	// [agent.Runner] for the rest.
 	Attempt(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error)
 }
@@ -81,10 +81,6 @@ func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 
 // RunFor is [Runner.Run] for one of several callers. Callers that wait take turns.
 func (r *Runner) RunFor(ctx context.Context, caller string, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
-	released := req.Released
-	if released == nil {
-		released = func() {}
-	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(r.ctx, func() { cancel(agent.ErrClosed) })()
@@ -95,14 +91,14 @@ func (r *Runner) RunFor(ctx context.Context, caller string, req agent.Request, e
 	ticket, err := q.account.acquire(ctx, r.agent, caller, req.Queue, func(position int) { emit(agent.Queued{Position: position}) })
 	q.queued = time.Since(waited)
 	if err != nil {
-		released()
+		req.Release(nil, nil)
 		return agent.Result{Queued: q.queued}, err
 	}
 	q.holds.Add(1)
 	go func() {
 		q.holds.Wait()
 		q.account.release(ticket)
-		released()
+		req.Release(nil, nil)
 	}()
 	defer q.holds.Done()
 	result, err := q.answer(ctx)

@@ -141,26 +141,13 @@ func (c *Client) enter() bool {
 
 // Run implements [agent.Runner].
 func (c *Client) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (result agent.Result, err error) {
-	released := req.Released
-	if released == nil {
-		released = func() {}
-	}
 	if !c.enter() {
-		released()
+		req.Release(nil, nil)
 		return result, agent.ErrClosed
 	}
 	defer c.asking.Done()
 	var over <-chan struct{} // closed when no process works on the request any more; nil if none does
-	defer func() {
-		if over == nil {
-			released()
-			return
-		}
-		c.calls.Go(func() {
-			<-over
-			released()
-		})
-	}()
+	defer func() { req.Release(&c.calls, over) }()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(c.ctx, func() { cancel(agent.ErrClosed) })()
@@ -187,8 +174,9 @@ func (c *Client) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 		return result, err
 	}
 	done := make(chan struct{})
-	over, req.Released = done, func() { close(done) }
-	return local.Run(ctx, req, emit)
+	here := req
+	over, here.Released = done, func() { close(done) }
+	return local.Run(ctx, here, emit)
 }
 
 // try calls f with a connection, and again with the next one if that ends.

@@ -1,6 +1,9 @@
 package disk
 
-import "os"
+import (
+	"fmt"
+	"os"
+)
 
 // A FileState is the state of a file at one time. It differs from an earlier one if the
 // file was written, replaced or given another mode since. Links are not followed.
@@ -12,6 +15,17 @@ type FileState struct {
 	// program there can set Changed. Both are zero if the file cannot be opened.
 	Changed int64
 	ID      uint64
+}
+
+// StateOf returns a text that changes when the file that a path leads to is written or replaced;
+// "" if there is no such file.
+func StateOf(path string) string {
+	info, err := os.Stat(path)
+	if err != nil {
+		return ""
+	}
+	changed, id := Stamp(info)
+	return fmt.Sprint(info.Size(), " ", info.ModTime().UnixNano(), " ", changed, " ", id)
 }
 
 // A Dir is an open directory. Reading the states of many files relative to it is
