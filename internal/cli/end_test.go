@@ -162,6 +162,22 @@ func TestKilledRun(t *testing.T) {
 	}
 }
 
+// The agent may be a child of the started program, as Qwen Code is.
+func TestKilledRunOfALauncher(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("a killed process takes nothing or everything with it there")
+	}
+	p := newPlace(t)
+	file := filepath.Join(p.project, "a.txt")
+	cmd, lines := p.start(t, (*exec.Cmd).StdoutPipe, "proposed", "run", "--no-browser", "--",
+		"sh", "-c", `stub propose "$0" text & wait`, file)
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	io.Copy(io.Discard, lines) // until the agent has ended, which has this pipe too
+	cmd.Wait()
+}
+
 // fakeProposal plays an agent that proposes a change and waits to be killed.
 func fakeProposal(path, text string) error {
 	port, err := strconv.Atoi(os.Getenv("GEMINI_CLI_IDE_SERVER_PORT"))

@@ -97,6 +97,7 @@ func startCompanion(ctx context.Context, streams IO, agent string, args []string
 		if len(output) > 0 {
 			say(streams.Err, "the companion ended before the agent: see `pollux log`")
 		}
+		fmt.Fprintln(held, "left")
 		held.Close()
 		defer time.AfterFunc(leaveTimeout, func() { rest.Close() }).Stop()
 		streams.Err.Write(<-output)
@@ -109,10 +110,12 @@ const leaveTimeout = 10 * time.Second
 
 // serveRuns runs the companion that [startCompanion] has started. Its first line of output is
 // a [reached] in JSON. The end of the input says that the first `pollux run` has ended: what
-// this companion prints then is for that terminal, until it closes its output. report prints
-// how many warnings there were.
+// this companion prints then is for that terminal, until it closes its output. If there was no
+// input, `pollux run` was killed, and its agent may be left. report prints how many warnings
+// there were.
 func serveRuns(ctx context.Context, streams IO, agent string, cfg ide.Config, report func(io.Writer)) error {
 	cfg.AgentRuns = true
+	group := proc.GroupOf(os.Getppid())
 	return guard(cfg, func(h *ide.Host) error {
 		c, err := reach(h, agent)
 		if err != nil {
@@ -121,7 +124,15 @@ func serveRuns(ctx context.Context, streams IO, agent string, cfg ide.Config, re
 		if err := json.NewEncoder(streams.Out).Encode(c); err != nil {
 			return err
 		}
-		await(ctx, func() error { io.Copy(io.Discard, streams.In); return nil })
+		err = await(ctx, func() error {
+			if n, _ := io.Copy(io.Discard, streams.In); n == 0 {
+				return errKilled
+			}
+			return nil
+		})
+		if errors.Is(err, errKilled) {
+			group.End(editor.EnvSocket+"="+h.Env()[editor.EnvSocket], killDelay)
+		}
 		left := h.Companion.Retire(joined)
 		if left != nil {
 			say(streams.Out, "the companion keeps running for the agent in another terminal, and ends with it")
@@ -140,6 +151,9 @@ func serveRuns(ctx context.Context, streams IO, agent string, cfg ide.Config, re
 		return nil
 	})
 }
+
+// errKilled means that a `pollux run` has not said that it leaves.
+var errKilled = errors.New("pollux run was killed")
 
 // hold keeps a companion running until close is called. It returns an error if the companion
 // is about to end.

@@ -156,7 +156,8 @@ func (c *Child) Stop(grace time.Duration) {
 // not have a context, and on Windows its standard streams must be files (or nil). It
 // stays in the process group of this process, so that the keys of a terminal reach both,
 // and ends when this process ends for any reason: with a parent-death signal on Linux, with
-// a job object on Windows, where everything that it has started ends too.
+// a job object on Windows, where everything that it has started ends too. On Linux, see
+// [Group] for that.
 //
 // When ctx ends, RunForeground ends the command and its descendants as [Child.Stop] does.
 // Windows has no way to ask them to end.

@@ -1,0 +1,36 @@
+package proc
+
+import (
+	"syscall"
+	"time"
+)
+
+// A Group is the process group of a process that runs a command with [RunForeground].
+type Group struct{ id int }
+
+// GroupOf returns the process group of a running process. It knows none on systems other than
+// Linux.
+func GroupOf(pid int) Group { return groupOf(pid) }
+
+// End ends the processes of the group that have lost their parent, and a variable in their
+// environment, given as KEY=VALUE. It asks them to end, and kills them after the grace period. It
+// is for the time after the process was killed: a parent-death signal has then killed the command,
+// but not what that has started, such as the agent of a launcher.
+func (g Group) End(variable string, grace time.Duration) {
+	begun := time.Now()
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		asked := make(map[int]bool)
+		deadline := time.Now().Add(grace)
+		for (g.signal(variable, sig, asked) || time.Since(begun) < orphanTime) && time.Now().Before(deadline) {
+			time.Sleep(groupInterval)
+		}
+	}
+}
+
+const (
+	// groupInterval is the time between two looks at a group.
+	groupInterval = 50 * time.Millisecond
+	// orphanTime is how long it may take until the ends of killed processes have reached their
+	// children.
+	orphanTime = 2 * time.Second
+)
