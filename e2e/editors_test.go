@@ -702,6 +702,37 @@ func TestEditorInline(t *testing.T) {
 	})
 }
 
+// The file has changed on disk. An inline view has no left side that could show it, so the
+// comparison opens a window.
+func TestVimComparesInline(t *testing.T) {
+	for _, name := range []string{"vim", "nvim"} {
+		t.Run(name, func(t *testing.T) {
+			d, c, path := idle(t, kindOf(name), "one\ntwo\n")
+			if err := d.Resize(90, 50); err != nil {
+				t.Fatal(err)
+			}
+			d.until(d.State.Width, "90")
+			if err := c.OpenDiff(d.context(), path, "one\nproposed\n"); err != nil {
+				t.Fatal(err)
+			}
+			d.shows(path)
+			d.enter()
+			if err := os.WriteFile(path, []byte("one\ntwo\nfrom the disk\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			d.press(":", "w", "Enter")
+			d.see("(C)ompare")
+			d.press("c")
+			d.see("on disk: a.txt")
+			d.see("from the disk")
+			d.holds(d.State.Proposal, "one\nproposed\n")
+			d.press(":", "q", "!", "Enter")
+			d.until(d.State.Shown, "")
+			d.until("winnr('$')", "1")
+		})
+	}
+}
+
 // The user goes from Vim's terminal to the diff by a command. Vim does not wait for Enter
 // afterwards.
 func TestVimLeavesItsTerminal(t *testing.T) {

@@ -665,13 +665,38 @@ function! s:Conflict(d, result) abort
   endwhile
   if answer == 1
     return s:Decide(a:d, a:result.version)
-  elseif answer == 2 && s:Loaded(a:d.left)
-    call setbufvar(a:d.left, '&modifiable', 1)
-    call s:Fill(a:d.left, get(a:result, 'disk', ''))
-    call setbufvar(a:d.left, '&modifiable', 0)
-    call pollux#client#Say('the left side now shows the file on disk')
+  elseif answer == 2
+    call s:Compare(a:d, get(a:result, 'disk', ''))
   endif
   return 0
+endfunction
+
+" Shows the file on disk next to the proposal, above one that was alone.
+function! s:Compare(d, disk) abort
+  let where = 'left side'
+  if s:Loaded(a:d.left)
+    call setbufvar(a:d.left, '&modifiable', 1)
+    call s:Fill(a:d.left, a:disk)
+  else
+    let where = 'window above'
+    let a:d.left = s:Scratch(a:d, 'original', 'nofile', a:disk)
+    call s:KeepingSizes(function('s:OpenAbove'), a:d)
+  endif
+  call setbufvar(a:d.left, '&modifiable', 0)
+  call pollux#client#Say('the ' .. where .. ' now shows the file on disk')
+endfunction
+
+function! s:OpenAbove(d) abort
+  let right = s:Window(a:d)
+  let left = s:Split(right, 'aboveleft', a:d.left)
+  call pollux#Host('Draw', a:d.buf, [])
+  call extend(a:d, {'wins': [left] + a:d.wins, 'inline': 0})
+  for win in [left, right]
+    call win_execute(win, 'diffthis')
+  endfor
+  call pollux#colors#Lend(left, right)
+  call s:Caption(left, 'on disk: ', pollux#diff#Name(a:d))
+  execute printf('autocmd pollux_diff BufWipeout <buffer=%d> call s:Wiped(%d)', a:d.left, a:d.left)
 endfunction
 
 " Reports whether the user wants this write. A command typed in the proposal says so.
