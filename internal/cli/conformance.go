@@ -15,7 +15,13 @@ import (
 
 func newConformance(streams IO) *cobra.Command {
 	var asJSON, interactive, slow, verbose bool
-	actions := make(map[conformance.Action]*string)
+	actions := map[conformance.Action]*struct{ help, ask, command string }{
+		conformance.Open: {help: "a shell `command` that opens $FILE in the editor", ask: "open"},
+		conformance.Edit: {help: "a shell `command` that changes the diff of $FILE to the text in the file $TEXT",
+			ask: "change the right side of the diff of"},
+		conformance.Accept: {help: "a shell `command` that accepts the diff of $FILE", ask: "accept the diff of"},
+		conformance.Reject: {help: "a shell `command` that rejects the diff of $FILE", ask: "reject the diff of"},
+	}
 	cmd := &cobra.Command{
 		Use:   "conformance [flags] -- COMMAND [ARGUMENT...]",
 		Short: "Check any Gemini CLI companion against the specification",
@@ -50,18 +56,15 @@ is in TMPDIR, TMP and TEMP. With --interactive the editor needs a separate windo
 			if verbose {
 				cfg.Errors = streams.Err
 			}
-			for a, command := range actions {
-				if *command != "" {
-					cfg.Actions[a] = *command
+			for a, how := range actions {
+				if how.command != "" {
+					cfg.Actions[a] = how.command
 				}
 			}
 			if interactive {
 				in := bufio.NewReader(streams.In)
 				cfg.Ask = func(a conformance.Action, file, text string) error {
-					fmt.Fprintf(streams.Err, "\nIn the editor: %s %s\n", map[conformance.Action]string{
-						conformance.Open: "open", conformance.Edit: "change the right side of the diff of",
-						conformance.Accept: "accept the diff of", conformance.Reject: "reject the diff of",
-					}[a], file)
+					fmt.Fprintf(streams.Err, "\nIn the editor: %s %s\n", actions[a].ask, file)
 					if a != conformance.Edit { // the checks detect the other actions
 						return nil
 					}
@@ -105,13 +108,8 @@ is in TMPDIR, TMP and TEMP. With --interactive the editor needs a separate windo
 		},
 	}
 	fs := cmd.Flags()
-	for a, text := range map[conformance.Action]string{
-		conformance.Open:   "a shell `command` that opens $FILE in the editor",
-		conformance.Edit:   "a shell `command` that changes the diff of $FILE to the text in the file $TEXT",
-		conformance.Accept: "a shell `command` that accepts the diff of $FILE",
-		conformance.Reject: "a shell `command` that rejects the diff of $FILE",
-	} {
-		actions[a] = fs.String(string(a), "", text)
+	for a, how := range actions {
+		fs.StringVar(&how.command, string(a), "", how.help)
 	}
 	fs.BoolVar(&asJSON, "json", false, "print JSON")
 	fs.BoolVar(&interactive, "interactive", false, "ask you to do the actions for which you give no command")

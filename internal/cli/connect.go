@@ -180,19 +180,19 @@ func withRemote(ctx context.Context, errs io.Writer, flags *remoteFlags, f func(
 	greeting, cancel := context.WithTimeout(own, connectTimeout)
 	defer cancel()
 	say(errs, "connecting ...")
-	there, err := target.Greet(greeting, remoteProtocol)
+	title, rootsThere, err := target.Greet(greeting, remoteProtocol)
 	if own.Err() != nil {
 		return interrupted
 	}
 	if err != nil {
 		return err
 	}
-	title := cmp.Or(there.Editor, "Pollux")
+	title = cmp.Or(title, "Pollux")
 	dir, err := editor.WorkingDir()
 	if err != nil {
 		return err
 	}
-	if err := paths.Fit(there.Roots, dir); err != nil {
+	if err := paths.Fit(rootsThere, dir); err != nil {
 		return err
 	}
 	exe, err := os.Executable()

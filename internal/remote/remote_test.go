@@ -283,13 +283,13 @@ func TestGreetQuotesTheCommand(t *testing.T) {
 			timeout = 500 * time.Millisecond
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), timeout)
-		_, err := Target{Command: start}.Greet(ctx, geminiide.Remote{})
+		_, _, err := Target{Command: start}.Greet(ctx, geminiide.Remote{})
 		cancel()
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, want %q", command, err, says)
 		}
 	}
-	if _, err := (Target{Socket: "/nowhere"}).Greet(t.Context(), geminiide.Remote{}); err == nil || !strings.Contains(err.Error(), "pollux status --json") {
+	if _, _, err := (Target{Socket: "/nowhere"}).Greet(t.Context(), geminiide.Remote{}); err == nil || !strings.Contains(err.Error(), "pollux status --json") {
 		t.Errorf("no socket: %v", err)
 	}
 }

@@ -56,27 +56,19 @@ func Cause(err error) error {
 	return err
 }
 
-// A Companion describes a companion that answered.
-type Companion struct {
-	// Editor is the title of its editor.
-	Editor string
-	// Roots are the roots of its workspace, by their names there; empty if unknown.
-	Roots []string
-}
-
 // maxTitle limits an editor's title, in bytes.
 const maxTitle = 80
 
-// Greet connects as an agent does, and disconnects.
-func (t Target) Greet(ctx context.Context, protocol Protocol) (Companion, error) {
+// Greet connects as an agent does, and disconnects. It returns the title of the companion's
+// editor, and the roots of its workspace by their names there, empty if unknown.
+func (t Target) Greet(ctx context.Context, protocol Protocol) (title string, roots []string, err error) {
 	conn, err := t.Open(ctx)
 	if err != nil {
-		return Companion{}, err
+		return "", nil, err
 	}
 	defer conn.Close()
-	title, roots, err := protocol.Greet(ctx, conn)
-	if err == nil {
-		return Companion{termtext.Line(title, maxTitle), roots}, nil
+	if title, roots, err = protocol.Greet(ctx, conn); err != nil {
+		return "", nil, NoAnswer(ctx, conn, "companion", err)
 	}
-	return Companion{}, NoAnswer(ctx, conn, "companion", err)
+	return termtext.Line(title, maxTitle), roots, nil
 }
