@@ -158,7 +158,8 @@ func readLine(ctx context.Context, in *bufio.Reader) (string, error) {
 // untilSignal returns a context that a signal ends. The cause names the signal.
 //
 // All commands end in this way: everything that they start uses this context,
-// and they wait for it to end. Only [await] leaves something running.
+// and they wait for it to end. Only [await] and [mcp.Pipes] leave
+// something running.
 func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(ctx, proc.TerminationSignals...)
 }
