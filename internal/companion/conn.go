@@ -133,17 +133,7 @@ func (d *conn) reply(req *jsonrpc.Request, work later) {
 	if err == nil {
 		reply, err = jsonrpc.Encode(result)
 	}
-	d.out.Put(len(reply), func(context.Context) {
-		var rpc *jsonrpc.Error
-		switch {
-		case err == nil:
-			d.rpc.Reply(req.ID, reply)
-		case errors.As(err, &rpc):
-			d.rpc.ReplyWithError(req.ID, rpc)
-		default:
-			d.rpc.ReplyWithError(req.ID, &jsonrpc.Error{Code: codeFailed, Message: err.Error()})
-		}
-	})
+	d.out.Put(len(reply), func(context.Context) { d.rpc.AnswerOr(codeFailed, req.ID, reply, err) })
 }
 
 func (d *conn) dispatch(req *jsonrpc.Request) (any, error) {

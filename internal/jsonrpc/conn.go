@@ -88,16 +88,22 @@ func HandlerWithError(f func(*Conn, *Request) (any, error)) HandlerFunc {
 	}
 }
 
-// Answer answers a request with a result, or with an error.
+// Answer answers a request with a result, or with an error: an [*Error], or another one as an
+// internal error.
 func (c *Conn) Answer(id ID, result any, err error) error {
+	return c.AnswerOr(CodeInternalError, id, result, err)
+}
+
+// AnswerOr is [Conn.Answer] with another code for an error that has none.
+func (c *Conn) AnswerOr(code int64, id ID, result any, err error) error {
 	var rpc *Error
 	switch {
 	case err == nil:
 		return c.Reply(id, result)
 	case !errors.As(err, &rpc):
-		rpc = &Error{Code: CodeInternalError, Message: err.Error()}
+		rpc = &Error{Code: code, Message: err.Error()}
 	}
-	return c.ReplyWithError(id, rpc)
+	return c.send(`"id":`+string(id), "error", rpc)
 }
 
 // A Conn is a connection between two sides that send each other requests and
@@ -268,11 +274,6 @@ func (c *Conn) Reply(id ID, result any) error {
 		result = json.RawMessage("null")
 	}
 	return c.send(`"id":`+string(id), "result", result)
-}
-
-// ReplyWithError answers a request with an error.
-func (c *Conn) ReplyWithError(id ID, rpc *Error) error {
-	return c.send(`"id":`+string(id), "error", rpc)
 }
 
 // send sends a message with these first members and one more, unless that is nil.

@@ -81,7 +81,7 @@ func (c *Conn) serve(conn *jsonrpc.Conn, req *jsonrpc.Request) {
 		c.notice(req.Method, req.Params)
 		return
 	}
-	go conn.ReplyWithError(req.ID, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "declined"})
+	go conn.Answer(req.ID, nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "declined"})
 }
 
 // call sends a request and reads the response into result.

@@ -210,7 +210,7 @@ func (c *clientConn) receive(rpc *jsonrpc.Conn, req *jsonrpc.Request) {
 	default:
 		if !req.Notif {
 			c.client.calls.Go(func() {
-				rpc.ReplyWithError(req.ID, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "no such method"})
+				rpc.Answer(req.ID, nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "no such method"})
 			})
 		}
 	}

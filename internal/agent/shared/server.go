@@ -402,7 +402,7 @@ func (c *serverConn) dispatch(req *jsonrpc.Request) {
 // refuse answers a call with an error. It does nothing for a notification.
 func (c *serverConn) refuse(req *jsonrpc.Request, code int64, message string) {
 	if !req.Notif {
-		c.work.Go(func() { c.rpc.ReplyWithError(req.ID, &jsonrpc.Error{Code: code, Message: message}) })
+		c.work.Go(func() { c.rpc.Answer(req.ID, nil, &jsonrpc.Error{Code: code, Message: message}) })
 	}
 }
 
@@ -431,7 +431,7 @@ func (c *serverConn) accept(req *jsonrpc.Request, p runParams) {
 		s.mu.Unlock()
 		c.own(p.Request.Conversation)
 		if errors.Is(err, agent.ErrClosed) {
-			c.rpc.ReplyWithError(req.ID, &jsonrpc.Error{Code: codeEnding, Message: errLost.Error()})
+			c.rpc.Answer(req.ID, nil, &jsonrpc.Error{Code: codeEnding, Message: errLost.Error()})
 			<-released
 			return
 		}

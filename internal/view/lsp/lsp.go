@@ -175,15 +175,7 @@ func (s *server) handle(req *jsonrpc.Request) {
 		return
 	}
 	s.put(result, func(_ context.Context, result json.RawMessage) {
-		var rpc *jsonrpc.Error
-		switch {
-		case err == nil:
-			s.conn.Reply(req.ID, result)
-		case errors.As(err, &rpc):
-			s.conn.ReplyWithError(req.ID, rpc)
-		default:
-			s.conn.ReplyWithError(req.ID, &jsonrpc.Error{Code: -32803, Message: err.Error()}) // RequestFailed
-		}
+		s.conn.AnswerOr(-32803, req.ID, result, err) // RequestFailed
 	})
 }
 

@@ -31,7 +31,7 @@ func GreetStream(ctx context.Context, stream io.ReadWriteCloser, name string) (c
 	lines := strict{jsonrpc.NewLines(stream, maxLine), jsonl.NewReader(stream, maxLine), end}
 	conn := jsonrpc.NewConn(ctx, lines, func(conn *jsonrpc.Conn, r *jsonrpc.Request) {
 		if !r.Notif {
-			conn.ReplyWithError(r.ID, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: r.Method + " is not supported"})
+			conn.Answer(r.ID, nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: r.Method + " is not supported"})
 		}
 	})
 	defer conn.Close()
