@@ -59,7 +59,7 @@ func (x *expected) late() bool { return x.warning != nil }
 
 func (x *expected) accepted() bool { return x.warning == nil && x.ending == "" }
 
-// over reports whether its time has ended then. The caller holds Companion.mu.
+// over reports whether its time has ended at that moment. The caller holds Companion.mu.
 func (x *expected) over(then time.Time) bool { return !x.until.IsZero() && !then.Before(x.until) }
 
 func (c *Companion) expectLocked(x *expected) {
@@ -72,7 +72,7 @@ func (c *Companion) dropLocked(x *expected) {
 	c.expected = slices.DeleteFunc(c.expected, func(other *expected) bool { return other == x })
 }
 
-// endsLocked ends the time of an expected text at the latest then.
+// endsLocked ends its time at that moment, or earlier.
 func (x *expected) endsLocked(then time.Time) {
 	if x.until.IsZero() || then.Before(x.until) {
 		x.until = then

@@ -19,6 +19,13 @@ import (
 //
 // One goroutine, run, decides which files to look at. Each look has its own goroutine, which
 // hands the result to run. So a disk that does not answer delays the looks at its own files only.
+//
+// The editors receive every change. These rules say who made it, the first that applies:
+//
+//   - A file that holds an [expected] text was written by its agent, as the user wants.
+//   - While a proposal for a file is open, or a text is expected, nothing is decided.
+//   - A file that an editor or Pollux has saved ([outside.account]) has the user's change.
+//   - Any other change of the workspace was made [outside] Pollux.
 type watcher struct {
 	c     *Companion
 	stat  func(path string) fileState
@@ -45,7 +52,7 @@ type watched struct {
 	asked time.Time // when the look began that has not found anything yet; zero without one
 }
 
-// A sight is what a look at a file has found.
+// A sight is the result of a look at a file.
 type sight struct {
 	path  string
 	at    time.Time // when the look began
@@ -114,7 +121,7 @@ func (w *watcher) run() {
 	}
 }
 
-// A question is what a look is to find out.
+// A question says what a look must find out.
 type question struct {
 	before fileState   // the last state that counts, if the watcher does not know the file yet; or unseen
 	target target      // to read the text

@@ -33,7 +33,7 @@ type Record struct {
 	warned  bool    // Flush has returned a text that is missing
 }
 
-// A Content is what an entry should have.
+// A Content is the part of an entry that changes.
 type Content struct {
 	Text      string // the proposal with the user's edits
 	State     State
