@@ -75,7 +75,7 @@ func TestMain(m *testing.M) {
 			return m.Run() // without Go, in scripts/newer-editors.sh
 		}
 		polluxBinary = filepath.Join(dir, "pollux")
-		args := []string{"build", "-o", polluxBinary}
+		args := []string{"build", "-ldflags=-s -w", "-o", polluxBinary} // smaller: a test packs it
 		if raceEnabled() {
 			args = append(args, "-race")
 			os.Setenv("GORACE", "atexit_sleep_ms=10")
