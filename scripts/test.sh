@@ -28,10 +28,10 @@ trap 'kill "$check" "$commands"; exit 1' INT TERM
 others=$(go list ./... ./bench/... | grep -v '^pollux/internal/cli$')
 # check.sh runs vet.
 # shellcheck disable=SC2086 # options, or nothing, and a list
-go test -race $short -vet=off -count=1 -p 3 -parallel 4 -timeout 10m ./internal/ide/geminiide/conformance \
+go test -race $short -vet=off -count=1 -p 4 -parallel 4 -timeout 10m ./internal/ide/geminiide/conformance \
 	./internal/agent/pool ./internal/companion ./internal/bridge ./internal/view/tmux $others || status=$?
 wait "$commands" || status=$?
-wait "$check" || exit
+wait "$check" || { echo "test: scripts/check.sh has failed: its message is above" >&2; exit 1; }
 trap - INT TERM
 # These wait more than they compute, except with the race detector.
 # shellcheck disable=SC2086 # options, or nothing
