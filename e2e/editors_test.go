@@ -471,6 +471,7 @@ func waits(t *testing.T, kind editortest.Kind, before, proposed string) (d *desk
 func TestEditorEveryWayOut(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		d, c, path := waits(t, kind, "one\n", "one\ntwo\n")
+		d.settle(briefSettleDelay)
 		first := true
 		again := func() {
 			t.Helper()
@@ -511,6 +512,7 @@ func TestEditorBytes(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		w := newWorld(t, silent)
 		d := w.sit(kind, w.file("start.txt", "x\n"))
+		d.settle(briefSettleDelay)
 		c := d.cli()
 		for i, text := range []string{
 			"no final newline", "a\n", "a\r\nb\r\n", "a\r\nb", "mixed\r\nends\n", "\n", "\n\n", "  trailing \t\n",
@@ -1140,10 +1142,12 @@ func TestEditorNarrow(t *testing.T) {
 }
 
 // settleDelay is the time in milliseconds before a user can decide. With
-// longSettleDelay a test can press keys too early even on a busy machine.
+// longSettleDelay a test can press keys too early even on a busy machine. With
+// briefSettleDelay a test of many changes takes seconds less.
 const (
-	settleDelay     = 500
-	longSettleDelay = 20_000
+	settleDelay      = 500
+	longSettleDelay  = 20_000
+	briefSettleDelay = 20
 )
 
 // appeared is the message about a decision that comes too early.
