@@ -95,6 +95,7 @@ func TestAskContinues(t *testing.T) {
 	if out, errs, code := w.ask("what does hello.txt say?"); out != "It says: {\"output\":\"good morning\"}\n" || errs != "" || code != 0 {
 		t.Fatalf("exit code %d, %q and %q", code, out, errs)
 	}
+	w.useFake() // TestBridgeSession continues a conversation with the real one
 	if out, errs, code := w.ask("--continue", "what did I say?"); !strings.Contains(out, "what does hello.txt say?") || errs != "" || code != 0 {
 		t.Errorf("exit code %d, %q and %q", code, out, errs)
 	}
@@ -106,7 +107,6 @@ func TestAskContinues(t *testing.T) {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
 	_, id, _ := strings.Cut(strings.TrimSuffix(filepath.Base(files[0]), ".json"), "-")
-	w.useFake()
 	if out, errs, code := w.ask("--session", id, "what did I say first?"); !strings.Contains(out, "what does hello.txt say?") || !strings.Contains(out, "what did I say?") || code != 0 {
 		t.Errorf("exit code %d, %q and %q", code, out, errs)
 	}

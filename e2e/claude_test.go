@@ -515,8 +515,10 @@ func TestClaudeTraps(t *testing.T) {
 		}
 	})
 	t.Run("another user", func(t *testing.T) {
-		w := newClaudeWorld(t, nil)
+		var w *world
+		w = newClaudeWorld(t, func(r fakemodel.Request) fakemodel.Reply { return usesSubagents(w)(r) })
 		e, cli := w.claudeInEditor()
+		step(t, "two subagents", func(t *testing.T) { claudeSubagents(t, w, e, cli) })
 		// Another user takes the port of a killed companion for a moment, and receives the
 		// token from the agent. The next companion lets the agent in, and not that user.
 		port := w.claudePort()
@@ -545,6 +547,49 @@ func TestClaudeTraps(t *testing.T) {
 			}
 		}
 	})
+}
+
+// usesSubagents is a model that lets two subagents change a.txt and b.txt.
+func usesSubagents(w *world) fakemodel.Script {
+	edit := func(name string) fakemodel.Part {
+		return fakemodel.Part{Call: "Agent", Args: map[string]any{
+			"description": name, "prompt": "change " + name, "subagent_type": "general-purpose"}}
+	}
+	return func(r fakemodel.Request) fakemodel.Reply {
+		switch {
+		case strings.Contains(r.Prompt, "<task-notification>"):
+			return fakemodel.Say("A subagent has ended.")
+		case strings.Contains(r.Prompt, "use two subagents") && r.Step == 0:
+			return fakemodel.Reply{Parts: []fakemodel.Part{edit("a.txt"), edit("b.txt")}}
+		}
+		return changes(func(name string) []fakemodel.Part {
+			path := filepath.Join(w.project, name)
+			return []fakemodel.Part{
+				{Call: "Read", Args: map[string]any{"file_path": path}},
+				{Call: "Write", Args: map[string]any{"file_path": path, "content": "new\n"}},
+			}
+		})(r)
+	}
+}
+
+// Two subagents of Claude Code propose changes at the same time. When the user has decided
+// about one, and its subagent ends, the other one still waits for the user.
+func claudeSubagents(t *testing.T, w *world, e *plugin, cli screen) {
+	w.file("a.txt", "old\n")
+	w.file("b.txt", "old\n")
+	cli.ask("use two subagents")
+	first, second := next(t, "a diff", e.opened), next(t, "another diff", e.opened)
+	for _, d := range []editor.Diff{second, first} {
+		if len(e.closed) > 0 {
+			t.Fatalf("a diff has ended: %+v", next(t, "close", e.closed))
+		}
+		if res, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: "mine\n"}); err != nil || res.Status != editor.StatusAccepted {
+			t.Fatalf("%+v, %v", res, err)
+		}
+		e.wantWritten(d)
+		w.wantFile(d.Path, "mine\n")
+		cli.see(`Agent "` + filepath.Base(d.Path) + `" finished`)
+	}
 }
 
 // claudeInEditor starts a scripted editor, and Claude Code connected to it.
@@ -734,49 +779,5 @@ func TestClaudeModes(t *testing.T) {
 			}
 			w.wantFile(path, "old\n")
 		})
-	}
-}
-
-// Two subagents of Claude Code propose changes at the same time. When the user has decided
-// about one, and its subagent ends, the other one still waits for the user.
-func TestClaudeSubagents(t *testing.T) {
-	if !isolated(t) {
-		return
-	}
-	var w *world
-	edit := func(name string) fakemodel.Part {
-		return fakemodel.Part{Call: "Agent", Args: map[string]any{
-			"description": name, "prompt": "change " + name, "subagent_type": "general-purpose"}}
-	}
-	w = newClaudeWorld(t, func(r fakemodel.Request) fakemodel.Reply {
-		switch {
-		case strings.Contains(r.Prompt, "<task-notification>"):
-			return fakemodel.Say("A subagent has ended.")
-		case strings.Contains(r.Prompt, "use two subagents") && r.Step == 0:
-			return fakemodel.Reply{Parts: []fakemodel.Part{edit("a.txt"), edit("b.txt")}}
-		}
-		return changes(func(name string) []fakemodel.Part {
-			path := filepath.Join(w.project, name)
-			return []fakemodel.Part{
-				{Call: "Read", Args: map[string]any{"file_path": path}},
-				{Call: "Write", Args: map[string]any{"file_path": path, "content": "new\n"}},
-			}
-		})(r)
-	})
-	w.file("a.txt", "old\n")
-	w.file("b.txt", "old\n")
-	e, cli := w.claudeInEditor()
-	cli.ask("use two subagents")
-	first, second := next(t, "a diff", e.opened), next(t, "another diff", e.opened)
-	for _, d := range []editor.Diff{second, first} {
-		if len(e.closed) > 0 {
-			t.Fatalf("a diff has ended: %+v", next(t, "close", e.closed))
-		}
-		if res, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: "mine\n"}); err != nil || res.Status != editor.StatusAccepted {
-			t.Fatalf("%+v, %v", res, err)
-		}
-		e.wantWritten(d)
-		w.wantFile(d.Path, "mine\n")
-		cli.see(`Agent "` + filepath.Base(d.Path) + `" finished`)
 	}
 }

@@ -217,12 +217,17 @@ func TestPoolContainer(t *testing.T) {
 		t.Skip("needs root")
 	}
 	var project string
-	f := newFarPool(newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
+	model := func(r fakemodel.Request) fakemodel.Reply {
 		if strings.Contains(r.Prompt, "rename") {
 			return renames(r, project)
 		}
 		return readsThenAnswers(r)
-	}))
+	}
+	world := newWorld
+	if testing.Short() { // the real CLI is that of TestPoolSSH
+		world, model = newFakeWorld, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("good morning") }
+	}
+	f := newFarPool(world(t, model))
 	project = f.project
 	f.file("hello.txt", "good morning")
 	f.file("greet.py", "def greet():\n    pass\n")
@@ -248,8 +253,13 @@ func TestPoolContainer(t *testing.T) {
 	cmd := exec.Command("unshare", "-n", "-m", "-p", "--fork", "--kill-child", "sh", "-ec", script)
 	c := f.connect(cmd)
 	c.call("query", map[string]any{"prompt": "what does hello.txt say?", "workingDirectory": "/workspaces/app"}).want(t, false, "good morning")
-	o := c.call("query", map[string]any{"prompt": "rename greet", "changeMode": true, "workingDirectory": "/workspaces/app"})
-	wantRenamed(t, o, f.project)
+	if all := f.pool().Workers; len(all) != 1 || all[0].Dir != f.project {
+		t.Errorf("the processes are %+v", all)
+	}
+	if !testing.Short() { // the fake one has no tools
+		o := c.call("query", map[string]any{"prompt": "rename greet", "changeMode": true, "workingDirectory": "/workspaces/app"})
+		wantRenamed(t, o, f.project)
+	}
 	f.end(c)
 }
 

@@ -148,7 +148,7 @@ func TestBridgeJob(t *testing.T) {
 // change; the result has the edits and the diff.
 func TestWarmChangeMode(t *testing.T) {
 	t.Parallel()
-	if testing.Short() { // TestPoolSSH and TestPoolContainer have a pool
+	if testing.Short() { // TestPoolSSH has a pool
 		t.Run(agent.Warmed, warmChangeMode)
 		return
 	}
