@@ -27,8 +27,8 @@ type bridgeStory struct {
 	run func(t *testing.T, c *bridgeClient)
 	// shared is set if the runner makes no difference: with -short, only warm processes do it.
 	shared bool
-	// own is set if it depends on how Pollux runs a process for each request: with -short, these
-	// are processes of a fake CLI.
+	// own is set if it depends on how Pollux runs a process for each request, or the pool: with
+	// -short, these are processes of a fake CLI.
 	own bool
 }
 
@@ -58,14 +58,25 @@ var bridgeStories = []bridgeStory{
 // takes longer.
 func TestBridgeSession(t *testing.T) {
 	t.Parallel()
-	eachRunnerAndPool(t, func(t *testing.T) {
-		short := testing.Short() && runner(t) == agent.Spawned
-		bridgeSession(t, newWorld, func(s bridgeStory) bool { return s.shared && (pooled(t) || short) || s.own && short })
-	})
+	type kind struct {
+		name  string
+		world func(*testing.T, fakemodel.Script) *world
+		left  func(bridgeStory) bool // the stories that it does not do
+	}
+	none := func(bridgeStory) bool { return false }
+	kinds := []kind{
+		{agent.Warmed, newWorld, none}, {agent.Spawned, newWorld, none},
+		{poolKind, newWorld, func(s bridgeStory) bool { return s.shared }},
+	}
 	if testing.Short() {
-		t.Run("fake/"+agent.Spawned, func(t *testing.T) {
-			bridgeSession(t, newFakeWorld, func(s bridgeStory) bool { return !s.own })
-		})
+		fake := func(s bridgeStory) bool { return !s.own }
+		kinds = []kind{
+			{agent.Warmed, newWorld, none}, {agent.Spawned, newWorld, func(s bridgeStory) bool { return s.shared || s.own }},
+			{"fake/" + agent.Spawned, newFakeWorld, fake}, {"fake/" + poolKind, newFakeWorld, fake},
+		}
+	}
+	for _, k := range kinds {
+		t.Run(k.name, func(t *testing.T) { bridgeSession(t, k.world, k.left) })
 	}
 }
 

@@ -293,7 +293,9 @@ func claudeSession(t *testing.T) {
 	}}}); err != nil {
 		t.Fatal(err)
 	}
+	w.writeHome(".claude/settings.json", manual)
 	cli := w.claude(e.env())
+	(&patient{world: w, editor: e, dir: w.project, bin: filepath.Dir(program(t, "claude")), env: e.env()}).wantClaude()
 	proposed := func(cli screen, name string) editor.Diff {
 		t.Helper()
 		cli.ask("change " + name)

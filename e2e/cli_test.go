@@ -112,6 +112,8 @@ func TestGemini(t *testing.T) {
 	// Without environment variables, the CLI finds the companion by its discovery file.
 	cli := w.gemini(current, plain())
 	step(t, "context", func(t *testing.T) {
+		p := &patient{world: w, editor: e, dir: w.project, bin: filepath.Dir(geminiCLI(t)), env: []string{"REMOTE_CONTAINERS=1"}, parts: []string{"gemini"}}
+		p.wantUnwell(nil)
 		cli.ideStatus("Connected to Test Editor")
 		cli.expect("a.go (active)")
 		cli.prompt("hello there")
@@ -540,7 +542,11 @@ func TestOldRelease(t *testing.T) {
 	// The test is the editor, and a shell below it runs the CLI. The CLI looks
 	// up the shell's grandparent, which is our parent.
 	e := w.edit(nil)
-	cli := w.gemini(old, []string{relaunchEnv + "="}) // as it starts without Pollux
+	relaunch := relaunchEnv + "=" // as it starts without Pollux
+	if testing.Short() {
+		relaunch += "true" // as with pollux run, in half the time
+	}
+	cli := w.gemini(old, []string{relaunch})
 	cli.ideStatus("Connected to Test Editor")
 	cli.prompt("change it")
 	d := next(t, "diff", e.opened)

@@ -11,8 +11,8 @@ import (
 	"pollux/internal/fakemodel"
 )
 
-// Causes of the other agents. The real agent behaves as doctor says: with -short, Copilot CLI is
-// asked about one cause, and opencode about none. TestCopilot has the healthy Copilot CLI.
+// Causes of the other agents. The real agent behaves as doctor says: with -short, only Codex CLI
+// is asked. TestCopilot has the healthy Copilot CLI.
 func TestDoctorAgents(t *testing.T) {
 	if !isolated(t) {
 		return
@@ -160,7 +160,7 @@ func TestDoctorAgents(t *testing.T) {
 					tt.then(p)
 				}
 				p.wantOf("copilot", tt.want...)
-				if !askedOf(name, "a folder above") {
+				if !askedOf(name) {
 					return
 				}
 				cli := p.screen(append(slices.Clone(p.env), w.copilotEnv()...), bin)
