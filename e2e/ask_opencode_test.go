@@ -68,21 +68,24 @@ func TestAskOpencode(t *testing.T) {
 	}
 	// opencode would run a plugin of the project.
 	a.then = func(c *runnerClient) {
-		for _, dir := range []string{"plugin", "plugins"} {
-			if err := os.MkdirAll(filepath.Join(w.project, ".opencode", dir), 0o700); err != nil {
-				t.Fatal(err)
+		for i, name := range []string{".opencode/plugin/evil.js", ".opencode/plugins/evil.js", "opencode.json"} {
+			dir := fmt.Sprint("evil", i)
+			if name == "opencode.json" {
+				w.file(filepath.Join(dir, name), `{"plugin": ["./evil.js"]}`)
+				plant("plugin", filepath.Join(dir, "evil.js"))
+			} else {
+				plant("plugin", filepath.Join(dir, filepath.FromSlash(name)))
 			}
-			plugin := filepath.Join(".opencode", dir, "evil.js")
-			plant("plugin", plugin)
-			c.fails("with a plugin", agent.Unenforceable, filepath.Join(w.project, plugin), nil)
-			if err := os.Remove(filepath.Join(w.project, plugin)); err != nil {
-				t.Fatal(err)
-			}
+			in := filepath.Join(w.project, dir)
+			c.fails("with "+name, agent.Unenforceable, filepath.Join(in, filepath.FromSlash(name)), func(req *agent.Request) { req.Dir = in })
 		}
-		w.file("opencode.json", `{"plugin": ["./evil.js"]}`)
-		plant("plugin", "evil.js")
-		c.fails("with a named plugin", agent.Unenforceable, "opencode.json", nil)
-		os.Remove(filepath.Join(w.project, "opencode.json"))
+		// The process that serves the project may be reading its settings right now for the next
+		// session, so this plugin leaves no trace.
+		path := w.file(filepath.Join(".opencode", "plugin", "new.js"), "export default {}\n")
+		c.fails("with a new plugin", agent.Unenforceable, path, nil)
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
 	}
 	w.askACP(a)
 	if r := w.asked1(t, "first question"); !strings.Contains(r.System, "the project's instructions") {
