@@ -24,11 +24,12 @@ const joined = "pollux run"
 
 // otherRun returns the socket of the companion that another `pollux run`, or `pollux ide
 // --standalone`, has started for the working directory, or "". It also returns the name of an
-// editor that has a companion for the directory, or "".
-func otherRun(ctx context.Context) (socket, inEditor string) {
+// editor that has a companion for the directory, or "", and the directory above it in which
+// another `pollux run` works, or "".
+func otherRun(ctx context.Context) (socket, inEditor, above string) {
 	all, dir, err := editor.ListFor(ctx, self(), "")
 	if err != nil {
-		return "", "" // the new companion reports it
+		return "", "", "" // the new companion reports it
 	}
 	for _, c := range all {
 		switch {
@@ -37,9 +38,11 @@ func otherRun(ctx context.Context) (socket, inEditor string) {
 			inEditor = cmp.Or(inEditor, termtext.Line(c.Editor.DisplayName, 40))
 		case slices.Equal(c.Roots, []string{dir}):
 			socket = cmp.Or(socket, c.Socket)
+		case len(c.Roots) == 1:
+			above = cmp.Or(above, c.Roots[0])
 		}
 	}
-	return socket, inEditor
+	return socket, inEditor, above
 }
 
 // A reached is a companion as `pollux run` uses it.

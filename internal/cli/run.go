@@ -20,6 +20,7 @@ import (
 	"pollux/internal/agent"
 	"pollux/internal/editor"
 	"pollux/internal/ide"
+	"pollux/internal/paths"
 	"pollux/internal/sys/proc"
 	"pollux/internal/sys/shell"
 	"pollux/internal/termtext"
@@ -147,7 +148,7 @@ func (r *running) runHere(cmd *cobra.Command, s session) error {
 	explainLeft(r.streams, false)
 	defer explainLeft(r.streams, true) // after the companion has ended
 	if !anyChanged(cmd, "root", "include-ignored", "listen", "host-name") {
-		socket, inEditor := otherRun(ctx)
+		socket, inEditor, above := otherRun(ctx)
 		if inEditor != "" {
 			say(r.streams.Err, "%s is open in this folder, but does not see this agent: to connect the agent to it, start the agent with `%s`",
 				inEditor, "pollux run --attach "+shell.EndOfFlags()+" "+s.agent.Name)
@@ -158,6 +159,10 @@ func (r *running) runHere(cmd *cobra.Command, s session) error {
 				defer leave()
 				return r.join(ctx, socket, s)
 			}
+		}
+		if above != "" {
+			say(r.streams.Err, "the review of the agent in %s does not show this agent's changes: review them in this directory",
+				termtext.Visible(paths.Short(above)))
 		}
 	}
 	c, leave, err := startCompanion(ctx, r.streams, s.agent.Name, r.companion.args(cmd))
