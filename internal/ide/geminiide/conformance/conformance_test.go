@@ -190,7 +190,7 @@ func timeoutsFor(fault string) *timeouts {
 	const never, soon = 50 * time.Millisecond, 5 * time.Second
 	to := &timeouts{
 		start: 2 * time.Minute, output: time.Minute, answer: time.Minute, effect: make(map[Action]time.Duration),
-		quiet: never, notice: never, remove: time.Minute, end: time.Minute,
+		quiet: never, notice: 500 * time.Millisecond, remove: time.Minute, end: time.Minute,
 	}
 	switch fault {
 	case "says it twice", "rejects at close", "one for all": // must be noticed meanwhile
