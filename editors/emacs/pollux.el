@@ -630,6 +630,9 @@ With PATH, only that file."
 (defvar pollux--diffs nil "The pending diffs, the oldest first.")
 (defvar pollux--shown nil "The diff on the screen.")
 (defvar pollux--superseded nil "A view that waits for the proposal that replaces it.")
+(defvar pollux--kept nil
+  "The file for which `pollux--say-kept' was called last.
+A decision binds it: the agent may write the file before Emacs has the answer.")
 (defvar-local pollux--this nil "The diff that a buffer shows.")
 (put 'pollux--this 'permanent-local t) ; the user may choose another mode
 
@@ -1130,7 +1133,8 @@ A key for a diff that has just appeared restarts its delay."
   (unless (or (pollux--diff-ended d) (pollux--can-decide-p d))
     (pollux--refuse d))
   (setf (pollux--diff-deciding d) t)
-  (let* ((agent-waits (equal (pollux--diff-state d) "open"))
+  (let* ((pollux--kept nil)
+         (agent-waits (equal (pollux--diff-state d) "open"))
          (result (unwind-protect
                     (pollux--call (if agent-waits 'diff/accept 'diff/save)
                                   (append (list :id (pollux--diff-id d) :content (pollux--text d))
@@ -1143,7 +1147,9 @@ A key for a diff that has just appeared restarts its delay."
          (with-current-buffer (pollux--diff-buffer d) (set-buffer-modified-p nil)))
        (pollux--say "%s: %s" (if agent-waits "accepted" "saved")
                     (file-name-nondirectory (pollux--diff-path d)))
-       (pollux--finish d))
+       (pollux--finish d)
+       (when pollux--kept
+         (pollux--say-kept pollux--kept)))
       ("conflict"
        (pcase (pollux--ask-conflict (plist-get result :message))
          (?o (pollux--decide d (plist-get result :version)))
@@ -1267,14 +1273,19 @@ A key that was meant for the text must not overwrite."
     (setf (pollux--diff-lost d) t))
   (setq pollux--diffs (seq-filter #'pollux--diff-buffer pollux--diffs)))
 
+(defun pollux--say-kept (path)
+  "Tell the user about the agent's write to PATH, whose buffer has unsaved text."
+  (setq pollux--kept path)
+  (pollux--say "%s was written; your unsaved changes are kept (M-x revert-buffer reads the file)"
+               (file-name-nondirectory path)))
+
 (defun pollux--reload (path)
   "Handle file/changed: another program has written PATH; read it again."
   (when-let ((buffer (pollux--visiting path)))
     (with-current-buffer buffer
       (cond
        ((buffer-modified-p)
-        (pollux--say "%s was written; your unsaved changes are kept (M-x revert-buffer reads the file)"
-                     (file-name-nondirectory path)))
+        (pollux--say-kept path))
        ((and (file-readable-p path) (not (verify-visited-file-modtime buffer)))
         (with-demoted-errors "pollux: %S"
           (revert-buffer t t t))))))
