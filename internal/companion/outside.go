@@ -148,6 +148,11 @@ func (o *outside) compare(path string, state fileState, settled bool) bool {
 		return false
 	case f.learn:
 		now.opened = f.opened
+		if !f.opened.IsZero() && now.seen != state { // it was written between the look and the reading
+			*now = outsideFile{
+				opened: f.opened, exists: state.exists, seen: state, version: fmt.Sprint(state), why: "it changed before Pollux had read it",
+			}
+		}
 		o.setLocked(path, now)
 		return false
 	}
@@ -188,7 +193,7 @@ func readOutside(path string, state fileState, roots []string) *outsideFile {
 	case err != nil:
 		return &outsideFile{exists: state.exists, seen: state, version: fmt.Sprint(state), why: err.Error()}
 	}
-	return &outsideFile{exists: state.exists, seen: state, version: now.version, text: now.text}
+	return &outsideFile{exists: now.exists, seen: now.state, version: now.version, text: now.text}
 }
 
 // account takes files off the list: the user knows these changes, for example because Pollux or an

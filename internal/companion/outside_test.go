@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -394,6 +395,23 @@ func TestOutsideLooksWhileAnAgentIsConnected(t *testing.T) {
 		p.write("a.txt", "three\n")
 		p.wait()
 		p.lists()
+	})
+}
+
+// An agent writes an open file while Pollux looks at it for the first time.
+func TestOutsideSeesWhatIsWrittenDuringTheFirstLook(t *testing.T) {
+	t.Parallel()
+	inFolder(t, false, func(t *testing.T, p *folder) {
+		p.write("a.txt", "one\n")
+		var once sync.Once
+		p.watch.stat = func(path string) fileState {
+			state := stateOf(path)
+			once.Do(func() { p.write("a.txt", "second\n") })
+			return state
+		}
+		p.open("a.txt")
+		p.start()
+		p.lists("changed a.txt")
 	})
 }
 
