@@ -147,12 +147,10 @@ func (o *outside) compare(path string, state fileState, settled bool) bool {
 	case now == nil:
 		return false
 	case f.learn:
-		now.opened = f.opened
 		if !f.opened.IsZero() && now.seen != state { // it was written between the look and the reading
-			*now = outsideFile{
-				opened: f.opened, exists: state.exists, seen: state, version: fmt.Sprint(state), why: "it changed before Pollux had read it",
-			}
+			now = withoutText(state, "it changed before Pollux had read it")
 		}
+		now.opened = f.opened
 		o.setLocked(path, now)
 		return false
 	}
@@ -191,9 +189,14 @@ func readOutside(path string, state fileState, roots []string) *outsideFile {
 	case errors.Is(err, errNoAnswer):
 		return nil
 	case err != nil:
-		return &outsideFile{exists: state.exists, seen: state, version: fmt.Sprint(state), why: err.Error()}
+		return withoutText(state, err.Error())
 	}
 	return &outsideFile{exists: now.exists, seen: now.state, version: now.version, text: now.text}
+}
+
+// withoutText returns a file in a state whose text is missing. why says why.
+func withoutText(state fileState, why string) *outsideFile {
+	return &outsideFile{exists: state.exists, seen: state, version: fmt.Sprint(state), why: why}
 }
 
 // account takes files off the list: the user knows these changes, for example because Pollux or an
