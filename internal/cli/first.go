@@ -133,8 +133,8 @@ const (
 )
 
 // explainLeft says how to get the texts that the user edited, if the agent or Pollux ended before
-// the user decided. If the agent does not hide the message, because it has ended, it is the last
-// one.
+// the user decided. It is called before the agent starts, whose screen may hide the message, and
+// with ended set after its end. Only then do the texts count as reported.
 func explainLeft(streams IO, ended bool) {
 	if !isTerminal(streams.In) {
 		return

@@ -13,8 +13,8 @@ import (
 // A Tool is a row of the table of an agent's tools.
 type Tool struct {
 	Name, Description string
-	// Schema is the JSON schema of the arguments. Output is that of [Result.Structured]; empty if
-	// there is none.
+	// Schema is the JSON schema of the arguments. Output is the schema of [Result.Structured], or
+	// empty.
 	Schema, Output string
 	Hints          *Hints         // may be nil
 	Meta           map[string]any // may be nil
@@ -132,8 +132,6 @@ func (s *Session) receive(m message, put func(*outgoing)) bool {
 			c.cancel()
 			return false
 		}
-	}
-	if c != nil {
 		if problem := s.identify(c, m); problem != nil {
 			c.reply(response{Version: "2.0", ID: c.id, Error: problem}, 0, nil)
 			return true
@@ -272,9 +270,9 @@ type textBlock struct {
 	Text string `json:"text"`
 }
 
-// Answer answers the call with a result, which is empty if nil, or with an error. It does not wait. Calls after the first
-// have no effect. written is called once, on another goroutine: with nil when the agent has the
-// answer, with an error if the session ended before that; it may be nil.
+// Answer answers the call with a result, which is empty if nil, or with an error. It does not
+// wait. Calls after the first have no effect. written is called once, on another goroutine: with
+// nil when the agent has the answer, with an error if the session ended before that; it may be nil.
 func (c *Call) Answer(r *Result, err error, written func(error)) {
 	switch {
 	case err != nil:
@@ -353,9 +351,9 @@ func (c *Call) run(tool *Tool) {
 // Stateless reports whether the call follows the version of MCP of that name.
 func (c *Call) Stateless() bool { return c.stateless }
 
-// Roots returns the URIs of the agent's folders, or none if it cannot name them. An agent that
-// follows [Stateless] is not asked: if it has not sent them with the call, the error is [ErrInput].
-// Roots of such a call are read before [Tool.Run] returns.
+// Roots returns the URIs of the agent's folders, or none if it cannot name them. It does
+// not ask an agent that follows [Stateless]: if the call came without them, the error is
+// [ErrInput]. For such a call, Roots must be called before [Tool.Run] returns.
 func (c *Call) Roots(ctx context.Context) (uris []string, err error) {
 	if !c.stateless {
 		return c.session.Roots(ctx)

@@ -211,7 +211,7 @@ func (s *Session) introduce(info client, offers capabilities) {
 	}
 }
 
-// capabilities are those of an agent.
+// capabilities says what an agent can do.
 type capabilities struct {
 	Roots json.RawMessage `json:"roots"`
 }

@@ -73,10 +73,10 @@ func (s *Session) discover(c *Call, _ message) {
 	}{c.listHead(), s.server.versions(), s.server.about()})
 }
 
-// A head is what all results have in common.
+// A head holds the members that all results share.
 type head struct {
 	Meta map[string]any `json:"_meta,omitempty"`
-	// The others are those of Stateless. TTL, in milliseconds, and Scope say how long and for whom
+	// Stateless adds the others. TTL, in milliseconds, and Scope say how long and for whom
 	// the client may keep a list.
 	Type  string `json:"resultType,omitempty"`
 	TTL   *int   `json:"ttlMs,omitempty"`

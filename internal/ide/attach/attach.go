@@ -15,8 +15,8 @@ import (
 	"pollux/internal/mcp"
 )
 
-// A Backend is what servers need of a [companion.Companion], which documents the methods. They
-// are called from many goroutines and do not block for long, since an agent waits.
+// A Backend has the methods of a [companion.Companion] that servers use; the companion documents
+// them. Many goroutines call them. They do not block for long, since an agent waits.
 type Backend interface {
 	// Connect is called once an agent has sent notifications/initialized, and Disconnect when its
 	// session has ended.
@@ -40,7 +40,7 @@ type Backend interface {
 	AfterWrites(ctx context.Context, s companion.Session)
 }
 
-// A Companion is what all servers of a companion are made of.
+// A Companion holds what every server of a companion needs.
 type Companion struct {
 	Backend Backend
 	Log     *slog.Logger

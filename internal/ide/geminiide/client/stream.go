@@ -10,7 +10,7 @@ import (
 	"pollux/internal/jsonrpc"
 )
 
-// A Companion is what a companion says about itself.
+// A Companion describes a companion in its own words.
 type Companion struct {
 	// Title is the title of its editor.
 	Title string
