@@ -202,6 +202,12 @@ func newLoneWorld(t *testing.T, script fakemodel.Script) *world {
 		t.Fatal(err)
 	}
 	w := &world{t: t, binary: polluxBinary, project: filepath.Join(root, "project"), home: filepath.Join(root, "home")}
+	// A process that has not ended yet would write to the home that the test removes.
+	t.Cleanup(func() {
+		for _, pid := range w.processes() {
+			waitEnded(t, pid)
+		}
+	})
 	tmp := filepath.Join(root, "tmp")
 	state := filepath.Join(".local", "state", "pollux")
 	for _, d := range []string{w.project, filepath.Join(w.home, ".gemini"), filepath.Join(w.home, state), tmp} {
