@@ -74,7 +74,7 @@ type PaneFinder func(ctx context.Context, pid int, commands, roots []string) (Pa
 var ErrNoPane = errors.New("it runs in no tmux pane")
 
 // sendTimeout bounds one request to send something to an agent.
-const sendTimeout = 4 * time.Second
+const sendTimeout = 8 * time.Second
 
 // A recipient is the agent that receives what the user sends.
 type recipient struct {

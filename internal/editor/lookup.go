@@ -45,7 +45,7 @@ func WithClient(ctx context.Context, socket string, self Implementation, f func(
 
 // sendTimeout limits a request to send something to an agent: the companion waits for
 // the agent.
-const sendTimeout = 5 * time.Second
+const sendTimeout = 10 * time.Second
 
 // Send sends something to an agent of the companion on a socket. The companion's reason
 // for a refusal is the error.

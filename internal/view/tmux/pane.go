@@ -213,8 +213,9 @@ const (
 	enterDelay = 500 * time.Millisecond
 	// pollInterval is the time between two looks at the pane.
 	pollInterval = 50 * time.Millisecond
-	// acceptTimeout is how long the agent may take to show the pasted text.
-	acceptTimeout = 2500 * time.Millisecond
+	// acceptTimeout is how long the agent may take to show the pasted text. Gemini CLI needs
+	// more than 2 seconds on a busy machine.
+	acceptTimeout = 6 * time.Second
 )
 
 // Paste pastes a prompt, and presses Enter if the prompt asks for it. It pastes nothing

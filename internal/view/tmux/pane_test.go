@@ -265,6 +265,7 @@ func TestPaste(t *testing.T) {
 
 // The input line may hold what Pollux has left there, and nothing else.
 func TestPasteAgain(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	p := d.start()
 	paste := func(prompt editor.Prompt, left, want string) {
@@ -287,6 +288,7 @@ func TestPasteAgain(t *testing.T) {
 
 // A mention arrives in another way.
 func TestMention(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t)
 	p := d.start()
 	const mention = "m" // one key: more could arrive one by one
@@ -319,6 +321,7 @@ func wantError(t *testing.T, err error, text string) {
 
 // Enter would answer what the agent asks, or be for the next program.
 func TestPasteWithoutEnter(t *testing.T) {
+	t.Parallel()
 	needTmux(t)
 	for name, tt := range map[string]struct{ text, then, shows, want string }{
 		"unseen": {text: ignored, want: "did not press Enter: its input line there does not show the text"},
