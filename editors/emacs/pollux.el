@@ -1479,7 +1479,10 @@ A key that was meant for the text must not overwrite."
 
 ;;;; The terminal
 
-(defconst pollux--enter-delay 0.3 "Seconds after a paste; an earlier Enter would become part of it.")
+(defconst pollux--enter-delay 0.3
+  "Seconds after a paste is shown: an earlier Enter would become part of it.
+A busy agent shows it late and needs longer, so twice the time until
+then is added.")
 (defconst pollux--poll-interval 0.1 "Seconds between two checks of the terminal's screen.")
 (defconst pollux--max-polls 50 "Checks before a question counts as not accepted.")
 (defconst pollux--shown-size 10 "Characters of a prompt that the agent must show.")
@@ -1715,7 +1718,7 @@ returned before the paste."
   (cond
    ((not (pollux--live-p buffer)))
    ((> (pollux--times-shown buffer prompt) before)
-    (run-at-time pollux--enter-delay nil
+    (run-at-time (+ pollux--enter-delay (* 2 pollux--poll-interval (- pollux--max-polls count))) nil
                  (lambda ()
                    (if (> (pollux--times-shown buffer prompt) before)
                        (pollux--send-text buffer "\r")

@@ -208,8 +208,9 @@ func commandOf(args string, commands []string) string {
 }
 
 const (
-	// enterDelay is the time between a paste and Enter. The agent takes an earlier one
-	// for a part of the pasted text: Gemini CLI within 40 ms, if the machine is not busy.
+	// enterDelay is the time between a paste that the agent shows and Enter. The agent takes
+	// an earlier one for a part of the pasted text: Gemini CLI within 40 ms. A busy agent
+	// shows the paste late and needs longer, so twice the time until then is added.
 	enterDelay = 500 * time.Millisecond
 	// pollInterval is the time between two looks at the pane.
 	pollInterval = 50 * time.Millisecond
@@ -238,6 +239,7 @@ func (p *Pane) Paste(ctx context.Context, prompt editor.Prompt, find inputline.F
 	left += prompt.Text
 	// A long text may show only in part, and so may what the line held before.
 	shows := func(l inputline.Line) bool { return l.Text != line.Text && l.Holds(left) }
+	pasted := time.Now()
 	if err := p.await(ctx, find, shows); err != nil {
 		return "", p.unentered(ctx)
 	}
@@ -245,7 +247,7 @@ func (p *Pane) Paste(ctx context.Context, prompt editor.Prompt, find inputline.F
 		return left, nil
 	}
 	// A question that the agent asks meanwhile would take Enter for an answer.
-	if pause(ctx, enterDelay) != nil {
+	if pause(ctx, enterDelay+2*time.Since(pasted)) != nil {
 		return "", p.unentered(ctx)
 	}
 	if now, err := p.inputLine(ctx, find); err != nil || !shows(now) {

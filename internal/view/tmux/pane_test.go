@@ -47,6 +47,7 @@ const (
 	ignored  = "ignored" // nothing
 	asks     = "?"       // it shows a question in place of the input line
 	ends     = "!"       // its screen goes, but it keeps the foreground
+	slowly   = "slowly"  // it shows it late, and takes an Enter soon afterwards for a part of it
 	question = "Run rm? 1. Yes 2. No"
 )
 
@@ -62,7 +63,8 @@ func beAgent(log string) {
 	const erase = "\x1b[2J\x1b[H"
 	fmt.Print("\x1b[?2004h" + erase + prompting)
 	buf := make([]byte, 4096)
-	read, line := "", "" // since it last looked, and in the input line
+	read, line := "", ""  // since it last looked, and in the input line
+	var pasting time.Time // when an Enter is one
 	for {
 		n, err := os.Stdin.Read(buf)
 		if err != nil {
@@ -81,8 +83,13 @@ func beAgent(log string) {
 		text := strings.NewReplacer(pasteBegin, "", pasteEnd, "").Replace(read)
 		read = ""
 		switch {
+		case strings.Contains(text, "\r") && time.Now().Before(pasting):
+			line += "\n"
 		case strings.Contains(text, "\r"):
 			line = ""
+		case text == slowly:
+			time.Sleep(time.Second)
+			line, pasting = text, time.Now().Add(time.Second)
 		case text == ends:
 			fmt.Print("\x1b[?2004l" + erase + "bye\r\n")
 			term.Restore(0, state)
@@ -261,6 +268,18 @@ func TestPaste(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A busy agent shows a pasted text late, and Enter would still become a part of it.
+func TestPasteToABusyAgent(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	p := d.start()
+	if _, err := p.Paste(t.Context(), editor.Prompt{Text: slowly, Submit: true}, findLine, ""); err != nil {
+		t.Fatal(err)
+	}
+	d.wait("Enter", func() bool { return strings.HasSuffix(d.typed(), "\r") })
+	d.wait("the empty line", func() bool { return !strings.Contains(d.screen(), slowly) })
 }
 
 // The input line may hold what Pollux has left there, and nothing else.

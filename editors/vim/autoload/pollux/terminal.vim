@@ -2,7 +2,9 @@
 
 let s:cpo = &cpo | set cpo&vim
 
-let s:ENTER_DELAY = 300 " ms after a paste; an earlier Enter would become part of it
+" ms after a paste is shown: an earlier Enter would become part of it. A busy agent shows it late
+" and needs longer, so twice the time until then is added.
+let s:ENTER_DELAY = 300
 let s:POLL_INTERVAL = 100 " ms between two checks of the terminal's screen
 let s:MAX_POLLS = 50 " checks before a question counts as not accepted
 let s:SEEN = 10 " characters of a prompt that the agent must show
@@ -158,7 +160,8 @@ function! s:Enter(buf, prompt, before, polls) abort
   if !s:Running(a:buf)
     return
   elseif s:Seen(a:buf, a:prompt) > a:before
-    call timer_start(s:ENTER_DELAY, {-> s:Confirm(a:buf, a:prompt, a:before)})
+    let late = s:POLL_INTERVAL * (s:MAX_POLLS - a:polls)
+    call timer_start(s:ENTER_DELAY + 2 * late, {-> s:Confirm(a:buf, a:prompt, a:before)})
   elseif a:polls > 0
     call timer_start(s:POLL_INTERVAL, {-> s:Enter(a:buf, a:prompt, a:before, a:polls - 1)})
   else
