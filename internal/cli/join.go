@@ -117,7 +117,7 @@ const leaveTimeout = 10 * time.Second
 // input, `pollux run` was killed, and its agent may be left. report prints how many warnings
 // there were.
 func serveRuns(ctx context.Context, streams IO, agent string, cfg ide.Config, report func(io.Writer)) error {
-	cfg.AgentRuns = true
+	cfg.Unconnected = ide.LaunchOf(agent).Unconnected()
 	group := proc.GroupOf(os.Getppid())
 	return guard(cfg, func(h *ide.Host) error {
 		c, err := reach(h, agent)

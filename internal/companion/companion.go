@@ -51,8 +51,9 @@ type Config struct {
 	Waiting func(ctx context.Context, agent, path string)
 	// Outside lists changes outside Pollux: see [outside].
 	Outside bool
-	// AgentRuns means that an agent runs, connected or not.
-	AgentRuns bool
+	// Unconnected says that an agent runs which has not connected, and what to do about it.
+	// Views show it while no agent is connected. It is empty if no agent may run.
+	Unconnected string
 	// Preferred returns the command of the agent that `pollux run` starts, or "" if it
 	// is not known; may be nil.
 	Preferred func() string
@@ -288,7 +289,7 @@ func (c *Companion) Connect(s Session) {
 
 // activeLocked reports whether an agent may change files now.
 func (c *Companion) activeLocked() bool {
-	return (c.cfg.AgentRuns || len(c.sessions) > 0) && !c.closing
+	return (c.cfg.Unconnected != "" || len(c.sessions) > 0) && !c.closing
 }
 
 func (c *Companion) clientsChangedLocked() {
@@ -420,6 +421,7 @@ func (c *Companion) Status() editor.Status {
 		PID: os.Getpid(), Version: c.cfg.Version, Port: c.host.Port(), Editor: c.cfg.Editor, Roots: c.roots,
 		Started: c.started.UnixMilli(), Clients: c.clientsLocked(), Diffs: []editor.DiffStatus{}, Surfaces: []string{},
 		Page: c.cfg.Page, Files: files, Journal: c.journal.IsDefault(), Notes: notes, Outside: c.outsideLocked(),
+		Unconnected: c.cfg.Unconnected,
 	}
 	for _, d := range c.diffsLocked(func(d *diff) bool { return d.visibleTo(nil) || d.notice != "" }) {
 		st.Diffs = append(st.Diffs, d.statusLocked())

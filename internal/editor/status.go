@@ -27,7 +27,11 @@ func (s Status) Describe(commands string) string {
 	}
 	line("%s  %s", s.Editor.DisplayName, strings.Join(s.Roots, ", "))
 	line("  process %d, up %s, %s open", s.PID, Since(s.Started), termtext.Count(s.Files, "file"))
-	if len(s.Clients) == 0 {
+	switch {
+	case len(s.Clients) > 0:
+	case s.Unconnected != "":
+		line("  %s", s.Unconnected)
+	default:
 		line("  no agent is connected%s; in Gemini CLI, type /ide enable and restart it; in Claude Code and Codex CLI, type /ide", start)
 	}
 	for _, note := range s.Notes {

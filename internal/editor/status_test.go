@@ -44,7 +44,11 @@ Vim  /src
 `+diffs+`  1 file changed outside Pollux, without a review; `+"`:Pollux list`"+` shows what changed and takes it back
     /src/e  created, noticed 1m0s ago
 `)
-	status.Clients = nil
+	status.Clients, status.Unconnected = nil, "Qwen Code has not connected yet"
+	if text := status.Describe(""); !strings.Contains(text, "\n  Qwen Code has not connected yet\n") || strings.Contains(text, "/ide enable") {
+		t.Errorf("while an agent starts, the status is %s", text)
+	}
+	status.Unconnected = ""
 	if text := status.Describe("M-x pollux-"); !strings.Contains(text, "connected; M-x pollux-open starts one; in Gemini CLI") {
 		t.Errorf("without an agent, the status is %s", text)
 	}

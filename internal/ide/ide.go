@@ -118,6 +118,7 @@ var protocols = []Protocol{
 				Name: geminiide.GeminiCommand, Title: "Gemini CLI", Package: geminiide.GeminiPackage,
 				Env: geminiide.LaunchEnv, IDEMode: true, RestartCode: geminiide.GeminiRestartCode, Remote: true,
 				Asking: geminiide.GeminiAsking, Manual: geminiide.GeminiManual,
+				Connect: geminiide.EnableHint("it")(nil),
 			},
 			{
 				Name: geminiide.QwenCommand, Title: "Qwen Code", Package: geminiide.QwenPackage,
@@ -151,7 +152,8 @@ var protocols = []Protocol{
 			{
 				Name: claudeide.ClaudeCommand, Title: "Claude Code", Package: "@anthropic-ai/claude-code",
 				Unset: claudeide.LaunchUnset, Env: claudeide.ClaudeEnv, Asking: claudeide.ClaudeAsking, Manual: claudeide.ClaudeManual, Hides: true,
-				Prompt: claudeide.ClaudePrompt, InputLine: claudeide.ClaudeInputLine,
+				Connect: "if it does not connect, type /ide in it",
+				Prompt:  claudeide.ClaudePrompt, InputLine: claudeide.ClaudeInputLine,
 			},
 			{
 				Name: opencode.Command, Title: "opencode", Package: "opencode-ai",
@@ -170,7 +172,7 @@ var protocols = []Protocol{
 		Prompt:   copilotide.Prompt, InputLine: copilotide.InputLine,
 		Launches: []Launch{{
 			Name: copilotide.Command, Title: "Copilot CLI", Package: "@github/copilot", Asking: copilotide.Asking,
-			Manual: copilotide.Manual, Hides: true,
+			Manual: copilotide.Manual, Hides: true, Connect: "if it does not connect, type /ide in it",
 		}},
 		Listen: func(c *companion.Companion, cfg Config) (Server, error) {
 			return copilotide.New(copilotide.Config{Companion: cfg.companion(c)})
@@ -216,12 +218,12 @@ type Config struct {
 	ExtraHost  string
 	ExtraNames []string
 	Journal    *journal.Journal
-	// FindPane, Outside, AgentRuns, Preferred and Waiting are for [companion.Config].
-	FindPane  companion.PaneFinder
-	Outside   bool
-	AgentRuns bool
-	Preferred func() string
-	Waiting   func(ctx context.Context, agent, path string)
+	// FindPane, Outside, Unconnected, Preferred and Waiting are for [companion.Config].
+	FindPane    companion.PaneFinder
+	Outside     bool
+	Unconnected string
+	Preferred   func() string
+	Waiting     func(ctx context.Context, agent, path string)
 	// Page returns the review page, which listens on that port of this machine, or on
 	// another one if the port is taken or 0; no page if nil. The page attaches its clients
 	// with attach.
@@ -274,7 +276,7 @@ func start(cfg Config, protocols []Protocol) (*Host, error) {
 		Version: cfg.Version, Log: cfg.Log, Editor: cfg.Editor, Roots: cfg.Roots, Journal: cfg.Journal,
 		IncludeIgnored: cfg.Settings.IncludeIgnored, Page: cfg.Page != nil && cfg.Settings.ReviewPage,
 		MaxFiles: maxFiles(protocols), FindPane: cfg.FindPane, Preferred: cfg.Preferred, Waiting: cfg.Waiting,
-		Outside: cfg.Outside, AgentRuns: cfg.AgentRuns,
+		Outside: cfg.Outside, Unconnected: cfg.Unconnected,
 	}
 	for _, p := range protocols {
 		core.IgnoreFiles = append(core.IgnoreFiles, p.IgnoreFiles...)

@@ -32,6 +32,8 @@ type Launch struct {
 	// Hint returns what to tell the user before the agent starts, given the
 	// arguments; nothing if empty.
 	Hint func(args []string) string
+	// Connect is what the user does if the agent does not connect; Hint if empty.
+	Connect string
 	// Prompt is that of [companion.AgentKind]; the protocol's if nil.
 	Prompt func(p editor.PromptParams, roots []string) editor.Prompt
 	// NoReview is set if the agent asks about changes only in its own terminal.
@@ -81,6 +83,15 @@ func LaunchOf(command string) Launch {
 		return "if " + name + " starts Gemini CLI, and that does not connect, type /ide enable in it, once, then restart it"
 	}
 	return wrapper
+}
+
+// Unconnected is [companion.Config].Unconnected while the agent runs.
+func (l Launch) Unconnected() string {
+	next := l.Connect
+	if next == "" && l.Hint != nil {
+		next = l.Hint(nil)
+	}
+	return l.Title + " has not connected yet; " + next
 }
 
 // Mode returns whether the agent asks before it changes a file if it starts with the

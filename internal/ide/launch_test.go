@@ -51,6 +51,9 @@ func TestLaunches(t *testing.T) {
 				t.Errorf("an incomplete or repeated row: %+v", l)
 			}
 			seen[l.Name] = true
+			if next := l.Unconnected(); !strings.HasPrefix(next, l.Title+" has not connected yet; ") || strings.HasSuffix(next, "; ") {
+				t.Errorf("if %s does not connect, Pollux says %q", l.Name, next)
+			}
 			companion := map[string]string{"OTHER": "x"}
 			for _, name := range p.EnvNames {
 				companion[name] = "x"

@@ -72,5 +72,7 @@ func TestOutsideByFolder(t *testing.T) {
 		b.sees(t, filepath.FromSlash("   /p/b  changed\n   /p/src/\n     a  changed\n     c  changed\n     d  changed\n"))
 		b.send(tea.WindowSizeMsg{Width: 40, Height: 24})
 		b.sees(t, " No agent is connected. In Gemini CLI,\n type /ide enable and restart it; in\n Claude Code and Codex CLI, type /ide.\n")
+		b.unconnected = "Qwen Code has not connected yet; type /ide"
+		b.sees(t, " Qwen Code has not connected yet; type\n /ide\n")
 	})
 }

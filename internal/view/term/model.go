@@ -74,8 +74,11 @@ type model struct {
 	agents        []editor.Agent // the connected ones
 	roots         []string       // the workspace's directories
 	outside       editor.Outside
+	unconnected   string // [editor.Status.Unconnected]
 	message       string
+	notice        message // the last message of the companion
 	help          bool
+	helpTop       int   // the first line of the help on the screen
 	split         *bool // the user's choice of the layout
 	wrap          bool  // long lines are wrapped
 	theme         theme
@@ -226,7 +229,7 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 		if slices.Contains(m.silent(), msg.text) {
 			break // the view shows it
 		}
-		m.message = msg.text
+		m.message, m.notice = msg.text, msg
 		if len(m.notes) > 0 && msg.level != "info" {
 			m.notes = append(m.notes, msg.text) // the next step
 		}
@@ -269,6 +272,9 @@ func (m *model) add(it *item) int {
 
 // drop removes a closed diff from the screen.
 func (m *model) drop(id, reason string) tea.Cmd {
+	if m.notice.diff == id && m.message == m.notice.text {
+		m.message = ""
+	}
 	i := m.find(id)
 	if i < 0 {
 		return nil
@@ -375,7 +381,7 @@ func (m *model) key(key string, repeated bool) tea.Cmd {
 		}
 		return tea.Quit
 	case m.help:
-		m.help = false
+		m.help = m.scrollHelp(key)
 		return nil
 	case acts(key) && (repeated || it != nil && !m.settled && !m.mayLeave(it) || it == nil && m.cfg.Once):
 		return nil
@@ -388,7 +394,7 @@ func (m *model) key(key string, repeated bool) tea.Cmd {
 	case "q":
 		return m.leave()
 	case "?":
-		m.help = true
+		m.help, m.helpTop = true, 0
 		return nil
 	}
 	if key == "o" && (it == nil || it.conflict == nil) {
@@ -453,21 +459,35 @@ func (m *model) key(key string, repeated bool) tea.Cmd {
 		it.left += sideways
 	case "h", "left":
 		it.left -= sideways
-	case "j", "down":
-		it.top++
-	case "k", "up":
-		it.top--
-	case "space", "pgdown", "f", "ctrl+f", "ctrl+d":
-		it.top += m.body() - 1
-	case "pgup", "b", "ctrl+b", "ctrl+u":
-		it.top -= m.body() - 1
-	case "g", "home":
-		it.top = 0
-	case "G", "end":
-		it.top = len(m.lines(it))
+	default:
+		by, _ := scrolling(key, m.body()-1)
+		it.top += by
 	}
 	m.clamp(it)
 	return nil
+}
+
+// far is more lines than any text has.
+const far = 1 << 30
+
+// scrolling returns by how many lines a key scrolls, and whether it scrolls. page is how many
+// lines a screen has.
+func scrolling(key string, page int) (by int, scrolls bool) {
+	switch key {
+	case "j", "down":
+		return 1, true
+	case "k", "up":
+		return -1, true
+	case "space", "pgdown", "f", "ctrl+f", "ctrl+d":
+		return page, true
+	case "pgup", "b", "ctrl+b", "ctrl+u":
+		return -page, true
+	case "g", "home":
+		return -far, true
+	case "G", "end":
+		return far, true
+	}
+	return 0, false
 }
 
 // openOutside asks for the oldest change outside Pollux that is not on the screen.

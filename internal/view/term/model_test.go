@@ -526,3 +526,43 @@ func TestOutside(t *testing.T) {
 		}
 	})
 }
+
+// The view kept the message about a change that cannot be displayed after the user had answered
+// in the agent's terminal.
+func TestNoticeLeavesWithItsChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Config{})
+		b.send(message{level: "warning", text: "latin.txt cannot be displayed", diff: "7"})
+		b.close("6", editor.ReasonRejected)
+		b.sees(t, "latin.txt cannot be displayed")
+		b.close("7", editor.ReasonRejected)
+		if strings.Contains(b.shows(), "latin.txt") {
+			t.Error("the view still says it")
+		}
+		b.send(message{level: "warning", text: "latin.txt cannot be displayed", diff: "8"})
+		b.send(message{level: "info", text: "a later message"})
+		b.close("8", editor.ReasonRejected)
+		b.sees(t, "a later message")
+	})
+}
+
+// In a small terminal, the help was cut, and did not scroll.
+func TestHelpInASmallTerminal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Config{})
+		b.send(tea.WindowSizeMsg{Width: 40, Height: 10})
+		b.press("?")
+		b.sees(t, " y     accept: the agent writes the\n       file with the text shown here\n")
+		b.sees(t, " j/k scroll  any other key continues")
+		b.press("j")
+		b.sees(t, "\n n, p  next hunk, previous hunk\n")
+		b.press("G")
+		b.sees(t, " *     your edit\n j/k scroll")
+		b.press(" ") // it scrolls no further
+		b.sees(t, " *     your edit\n j/k scroll")
+		b.press("x")
+		b.sees(t, "No pending changes.")
+		b.press("?")
+		b.sees(t, " y     accept") // from the start
+	})
+}

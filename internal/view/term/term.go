@@ -92,7 +92,7 @@ func Run(ctx context.Context, cfg Config) error {
 		},
 		Clients: func(c editor.Clients) { inbox.Put(agents(c.Clients)) },
 		Outside: func(o editor.Outside) { inbox.Put(outside(o)) },
-		Message: func(m editor.Message) { inbox.Put(message{m.Level, m.Text}) },
+		Message: func(m editor.Message) { inbox.Put(message{m.Level, m.Text, m.Diff}) },
 	})
 	if err != nil {
 		return err
@@ -112,6 +112,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	if status, err := client.Status(ctx); err == nil {
 		m.roots = status.Roots // otherwise paths stay absolute
+		m.unconnected = status.Unconnected
 	}
 	if cfg.Once {
 		if pending, err := client.Diffs(ctx); err == nil && len(pending) == 0 {
@@ -243,7 +244,7 @@ type (
 	changed editor.DiffChange
 	agents  []editor.Agent // the connected ones
 	outside editor.Outside // the changes outside Pollux
-	message struct{ level, text string }
+	message struct{ level, text, diff string }
 	ended   struct{} // the companion has ended
 	// rested means that no key was pressed during a part of settleDelay: look is the
 	// number of the wait, part the number of its part.

@@ -51,27 +51,74 @@ func (m *model) View() tea.View {
 // appeared replaces the list of keys until the user can decide.
 const appeared = "This change has just appeared. Look at it, then decide."
 
+// helpText is the help: keys with what they do, or a text without keys.
+var helpText = []struct{ keys, text string }{
+	{"y", "accept: the agent writes the file with the text shown here"},
+	{"r", "reject"},
+	{"n, p", "next hunk, previous hunk"},
+	{"u", "undo the hunk (the text on disk): rejects this hunk only"},
+	{"a", "redo the hunk (the proposed text)"},
+	{"V", "start a range at this hunk: n and p extend it, u and a change it"},
+	{"e", "edit the text in $EDITOR"},
+	{"Tab", "next pending change"},
+	{"o", "next change outside Pollux: y saves the text shown here, r keeps the file"},
+	{"v, w", "side by side or one below the other; wrap or cut long lines"},
+	{"j, k", "scroll; Space and b by a screen, g and G to the ends, h and l sideways"},
+	{"q", "leave without a decision"},
+	{},
+	{text: "You can decide on a change that has just appeared after half a second without " +
+		"a key press; until then y, r, u, a, e and q do nothing."},
+	{},
+	{"+, -", "added, removed"},
+	{"~", "proposed, but undone by you"},
+	{"*", "your edit"},
+}
+
+// helpLines returns the part of the help that is on the screen.
 func (m *model) helpLines() []string {
-	return strings.Split(strings.TrimPrefix(`
- y          accept: the agent writes the file with the text shown here
- r          reject
- n, p       next hunk, previous hunk
- u          undo the hunk (the text on disk): rejects this hunk only
- a          redo the hunk (the proposed text)
- V          start a range at this hunk: n and p extend it, u and a change it
- e          edit the text in $EDITOR
- Tab        next pending change
- o          next change outside Pollux: y saves the text shown here, r keeps the file
- v, w       side by side or one below the other; wrap or cut long lines
- j, k, Space, b, g, G   scroll;  h, l   scroll sideways
- q          leave without a decision
+	all := m.allHelp()
+	room := max(1, m.height-1)
+	m.helpTop = max(0, min(m.helpTop, len(all)-room))
+	lines := slices.Clone(all[m.helpTop:min(len(all), m.helpTop+room)])
+	for len(lines) < room {
+		lines = append(lines, "")
+	}
+	footer := "any key continues"
+	if len(all) > room {
+		footer = "j/k scroll  any other key continues"
+	}
+	return append(lines, faint+" "+footer+plain)
+}
 
- You can decide on a change that has just appeared after half a second without
- a key press; until then y, r, u, a, e and q do nothing.
+// allHelp returns the lines of the help, wrapped.
+func (m *model) allHelp() (lines []string) {
+	indent := 12
+	if m.width < 60 {
+		indent = 7
+	}
+	for _, h := range helpText {
+		keys, in := " ", 1
+		if h.keys != "" {
+			keys, in = pad(" "+h.keys, indent), indent
+		}
+		for _, line := range strings.Split(ansi.Wrap(h.text, max(10, m.width-in-1), ""), "\n") {
+			lines = append(lines, strings.TrimRight(keys+line, " "))
+			keys = strings.Repeat(" ", in)
+		}
+	}
+	return lines
+}
 
- +  added     -  removed     ~  proposed, but undone by you     *  your edit
-
- Press any key to continue.`, "\n"), "\n")
+// scrollHelp scrolls the help if it does not fit on the screen and the key scrolls, and reports
+// whether it did.
+func (m *model) scrollHelp(key string) bool {
+	room := max(1, m.height-1)
+	if len(m.allHelp()) <= room {
+		return false
+	}
+	by, scrolls := scrolling(key, room-1)
+	m.helpTop += by
+	return scrolls
 }
 
 func (m *model) emptyLines() []string {
@@ -79,6 +126,8 @@ func (m *model) emptyLines() []string {
 	var notes []string
 	reviewed := func(a editor.Agent) bool { return a.Limits == "" }
 	switch {
+	case len(m.agents) == 0 && m.unconnected != "":
+		notes = append(notes, m.unconnected)
 	case len(m.agents) == 0:
 		notes = append(notes, "No agent is connected. In Gemini CLI, type /ide enable and restart it; in Claude Code and Codex CLI, type /ide.")
 	case slices.ContainsFunc(m.agents, reviewed):
