@@ -115,6 +115,9 @@ func (a *asking) run(cmd *cobra.Command, args []string) error {
 	if err := a.check(cmd, args); err != nil {
 		return err
 	}
+	if len(args) > 1 && len(a.agents) == 0 && slices.Contains(askable(), args[0]) {
+		say(a.streams.Err, "%s is a word of this question: to ask that agent, use --agent %s", args[0], args[0])
+	}
 	if err := a.openHistory(); err != nil {
 		return err
 	}
@@ -291,6 +294,9 @@ func (a *asking) ask(ctx context.Context, b *bridge.Bridge, row *agent.Agent) er
 	}
 	for _, n := range answer.Notes {
 		say(a.streams.Err, "%s", n)
+	}
+	if err == nil && answer.Changes != nil && !a.asJSON && isTerminal(a.streams.Out) {
+		say(a.streams.Err, "no file has changed: to apply the changes of an answer, end the command with `| git apply --allow-empty`")
 	}
 	if err == nil && a.in.Agent == "" && isTerminal(a.streams.Out) && len(b.Names()) > 1 {
 		say(a.streams.Err, "%s has answered (--agent asks another one)", row.DisplayName)

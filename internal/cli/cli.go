@@ -215,12 +215,14 @@ func suggestions(cmd *cobra.Command, name string) (all []string) {
 	for _, s := range names {
 		all = append(all, cmd.CommandPath()+" "+s)
 	}
-	isClient := func(c install.Client) bool { return c.Name == name }
-	switch {
-	case !cmd.HasParent() && isAgent(name):
+	installs := cmd.Name() == "install"
+	if (installs || !cmd.HasParent()) && isAgent(name) {
 		all = append(all, "pollux run -- "+name)
-	case cmd.Name() == "install" && slices.ContainsFunc(install.Clients, isClient):
-		all = append(all, "pollux install bridge "+name)
+	}
+	for _, c := range install.Clients {
+		if installs && (c.Name == name || c.Name == name+"-code") {
+			all = append(all, "pollux install bridge "+c.Name)
+		}
 	}
 	return all
 }

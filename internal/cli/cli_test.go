@@ -140,6 +140,7 @@ func TestErrorsNameTheNextStep(t *testing.T) {
 		{"claude", 2, "did you mean `pollux run -- claude`?"},
 		{"install neovm", 2, "did you mean `pollux install nvim`?"},
 		{"install claude-code", 2, "did you mean `pollux install bridge claude-code`?"},
+		{"install claude", 2, "did you mean `pollux run -- claude` or `pollux install bridge claude-code`?"},
 		{"install bridge claude", 2, "did you mean `claude-code` or `claude-desktop`?"},
 		{"doctor gemni", 2, "did you mean `gemini`?"},
 		{"run -- claud", 127, "did you mean `pollux run -- claude`?"},

@@ -182,7 +182,7 @@ With --attach the plugin joins a running companion, such as the companion that
 				cfg.Editor = editor.NoEditor
 				return guard(cfg, func(h *ide.Host) error {
 					if link, err := h.Link(); err == nil {
-						printPageLink(streams.Err, link)
+						printPageLink(streams.Err, "review changes", link)
 					}
 					<-ctx.Done()
 					return nil

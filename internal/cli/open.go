@@ -146,10 +146,10 @@ func companionName(st editor.Status) string {
 		cmp.Or(st.Editor.DisplayName, "Pollux"), strings.Join(roots, ", "), st.PID))
 }
 
-// printPageLink prints a link to the review page on a separate line, and says how long
-// the link is valid.
-func printPageLink(w io.Writer, url string) {
-	say(w, "review changes at this link (it opens once; later: `%s`)", typed("open"))
+// printPageLink prints a link to the review page on a separate line, and says what the user can
+// do there, and how long the link is valid.
+func printPageLink(w io.Writer, what, url string) {
+	say(w, "%s at this link (it opens once; later: `%s`)", what, typed("open"))
 	fmt.Fprintln(w, shownURL(w, url))
 }
 

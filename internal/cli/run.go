@@ -263,6 +263,10 @@ func findAgent(ctx context.Context, streams IO, args []string, away bool) (sessi
 			return session{}, err
 		}
 		argv, err := command(ctx, streams, l)
+		if exit := (exitError{}); err != nil && !errors.As(err, &exit) {
+			all := launches(func(l ide.Launch) bool { return l.Remote || !away })
+			err = fmt.Errorf("no agent is on the PATH (%s): install one. %w", names(all, "or"), err)
+		}
 		return session{agent: l, argv: argv}, err
 	}
 	l := ide.LaunchOf(args[0])
@@ -302,7 +306,7 @@ func command(ctx context.Context, streams IO, l ide.Launch) ([]string, error) {
 func notInstalled(l ide.Launch) error {
 	how := "run"
 	if _, err := exec.LookPath("npm"); err != nil {
-		how = "install Node.js 20 or newer, then run"
+		how = "install Node.js 22 or newer, then run" // Qwen Code and Claude Code need 22
 	}
 	return fmt.Errorf("%s is not installed: %s `npm install -g %s`", l.Title, how, l.Package)
 }
@@ -482,12 +486,16 @@ func runAgent(ctx context.Context, streams IO, c reached, s session) error {
 			say(streams.Err, "%s", note)
 		}
 	}
+	see := "review changes"
+	if s.agent.NoReview {
+		see = "see what the agent has changed"
+	}
 	switch {
 	case c.Link == "":
 	case c.Editor != "":
-		say(streams.Err, "review changes in %s, or on a page: %s", termtext.Line(c.Editor, 40), typed("open"))
+		say(streams.Err, "%s in %s, or on a page: %s", see, termtext.Line(c.Editor, 40), typed("open"))
 	default:
-		printPageLink(streams.Err, c.Link)
+		printPageLink(streams.Err, see, c.Link)
 	}
 	switch {
 	case s.attached:

@@ -87,7 +87,7 @@ func TestManual(t *testing.T) {
 		t.Errorf("with an agent that does not ask: %q", got)
 	}
 	list := editor.Outside{Files: []editor.OutsideFile{{Path: "/a"}}, Manual: "press Shift+Tab"}
-	if got, want := list.Note("o"), "1 file changed outside Pollux, without a review; o shows what changed and takes it back. "+
+	if got, want := list.Note("o"), "1 file changed outside Pollux, without a review; o shows what changed, to keep or undo it. "+
 		"To review an agent's next change, press Shift+Tab"; got != want {
 		t.Errorf("the note is %q, want %q", got, want)
 	}

@@ -396,7 +396,7 @@ func (o Outside) Note(how string) string {
 	if o.More {
 		more = " or more"
 	}
-	note := fmt.Sprintf("%s%s changed outside Pollux, without a review; %s shows what changed and takes it back",
+	note := fmt.Sprintf("%s%s changed outside Pollux, without a review; %s shows what changed, to keep or undo it",
 		termtext.Count(len(o.Files), "file"), more, how)
 	if o.Manual != "" {
 		note += ". To review an agent's next change, " + o.Manual

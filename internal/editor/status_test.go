@@ -41,7 +41,7 @@ Vim  /src
   agent Claude Code 2.1 (pid 7, tty pts/3) in /src, connected for 1m0s
     It does not ask.
   agent Codex CLI, connected for 1m0s; no review
-`+diffs+`  1 file changed outside Pollux, without a review; `+"`:Pollux list`"+` shows what changed and takes it back
+`+diffs+`  1 file changed outside Pollux, without a review; `+"`:Pollux list`"+` shows what changed, to keep or undo it
     /src/e  created, noticed 1m0s ago
 `)
 	status.Clients, status.Unconnected = nil, "Qwen Code has not connected yet"

@@ -7,9 +7,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -83,6 +85,9 @@ func (r *Release) Locate(from agent.Source) (agent.Program, error) {
 	var p agent.Program
 	if err == nil {
 		p, err = r.At(from, path)
+	}
+	if errors.Is(err, exec.ErrNotFound) {
+		err = fmt.Errorf("%s is not on the PATH", cmp.Or(from.Command, r.Command))
 	}
 	if err != nil {
 		return agent.Program{}, r.Error(agent.NotInstalled, agent.Line(from.Env, err.Error()))
