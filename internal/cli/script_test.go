@@ -121,6 +121,10 @@ func stub(args []string) int {
 			}
 			code, err := systest.InTerminal(string(input), args[2], args[3:]...)
 			return cmp.Or(err, error(exitError{code}))
+		case "screen": // prints what a command shows in a terminal
+			shown, code, err := systest.OnTerminal(args[1], args[2:]...)
+			fmt.Print(shown)
+			return cmp.Or(err, error(exitError{code}))
 		case "npm":
 			return fakeNPM(args[1:])
 		case "brokennpm":
