@@ -122,12 +122,12 @@ var protocols = []Protocol{
 			},
 			{
 				Name: geminiide.QwenCommand, Title: "Qwen Code", Package: geminiide.QwenPackage,
-				Env: geminiide.LaunchEnv, Hint: geminiide.EnableHint("Qwen Code"), Remote: true,
+				Env: geminiide.LaunchEnv, Hint: geminiide.EnableHint("Qwen Code"), Connect: geminiide.EnableHint("it")(nil), Remote: true,
 				Asking: geminiide.QwenAsking, Manual: geminiide.QwenManual,
 			},
 			{
 				Name: geminiide.LLxprtCommand, Title: "LLxprt Code", Package: "@vybestack/llxprt-code",
-				Hint: geminiide.EnableHint("LLxprt Code"),
+				Hint: geminiide.EnableHint("LLxprt Code"), Connect: geminiide.EnableHint("it")(nil),
 			},
 		},
 		Prompt:    geminiide.Prompt,
