@@ -205,9 +205,13 @@ func waitingShower() func(ctx context.Context, agent, path string) {
 func showWaiting(ctx context.Context, agent, path string) {
 	text := fmt.Sprintf("%s proposes a change to %s. Review it: pollux open, or pollux review",
 		termtext.Line(agent, 64), termtext.Line(filepath.Base(path), 64))
+	show(ctx, text)
+}
+
+// show shows a text in the status line of tmux or on the desktop, and reports whether it did.
+func show(ctx context.Context, text string) bool {
 	if os.Getenv("TMUX") != "" {
-		tmux.Show(ctx, text)
-		return
+		return tmux.Show(ctx, text) == nil
 	}
-	shell.Notify(ctx, "Pollux", text)
+	return shell.Notify(ctx, "Pollux", text)
 }

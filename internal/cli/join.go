@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"pollux/internal/editor"
@@ -91,11 +92,16 @@ func startCompanion(ctx context.Context, streams IO, agent string, args []string
 		return c, nil, errors.New(strings.TrimSpace(line + "\n" + string(more)))
 	}
 	output := make(chan []byte, 1)
+	var left atomic.Bool
 	go func() {
 		data, _ := io.ReadAll(rest)
 		output <- data
+		if !left.Load() {
+			showEnded(ctx, streams, ide.LaunchOf(agent).Title)
+		}
 	}()
 	return c, func() {
+		left.Store(true)
 		defer proc.LeaveInterruptToChild()() // it is about to end
 		if len(output) > 0 {
 			say(streams.Err, "the companion ended before the agent: see `pollux log`")
@@ -106,6 +112,16 @@ func startCompanion(ctx context.Context, streams IO, agent string, args []string
 		streams.Err.Write(<-output)
 		rest.Close()
 	}, nil
+}
+
+// showEnded says that the companion has ended, while the agent with that name uses the terminal.
+// Without tmux and a desktop, the text disturbs the agent's screen: otherwise the user would not
+// notice that there are no reviews any more.
+func showEnded(ctx context.Context, streams IO, agent string) {
+	text := fmt.Sprintf("the companion has ended, so the changes of %s have no review: end it, then start it again with pollux run", agent)
+	if !show(ctx, text) {
+		fmt.Fprintf(streams.Err, "\r\npollux: %s\r\n", text) // the agent may have made the terminal raw
+	}
 }
 
 // leaveTimeout limits how long [startCompanion] waits until the companion has ended.
@@ -159,8 +175,8 @@ func serveRuns(ctx context.Context, streams IO, agent string, cfg ide.Config, re
 var errKilled = errors.New("pollux run was killed")
 
 // hold keeps a companion running until close is called. It returns an error if the companion
-// is about to end.
-func hold(ctx context.Context, socket string) (close func() error, err error) {
+// is about to end, and calls ended if it ends before close.
+func hold(ctx context.Context, socket string, ended func()) (close func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, editor.AnswerTimeout)
 	defer cancel()
 	c, _, err := editor.Open(ctx, socket, editor.Implementation{Name: joined, Version: version()})
@@ -170,7 +186,13 @@ func hold(ctx context.Context, socket string) (close func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.Close, nil
+	var left atomic.Bool
+	go func() {
+		if <-c.Done(); !left.Load() {
+			ended()
+		}
+	}()
+	return func() { left.Store(true); c.Close() }, nil
 }
 
 // joinCompanion returns the companion on a socket, and tells the user whose it is.

@@ -154,7 +154,7 @@ func (r *running) runHere(cmd *cobra.Command, s session) error {
 				inEditor, "pollux run --attach "+shell.EndOfFlags()+" "+s.agent.Name)
 		}
 		if socket != "" {
-			leave, err := hold(ctx, socket)
+			leave, err := hold(ctx, socket, func() { showEnded(ctx, r.streams, s.agent.Title) })
 			if err == nil { // otherwise it has just ended
 				defer leave()
 				return r.join(ctx, socket, s)
