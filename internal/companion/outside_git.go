@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -124,12 +126,34 @@ func (g *gitRoot) changed(repository git.Repository) (map[string]bool, error) {
 			return nil, err
 		}
 		for name := range bytes.SplitSeq(out.Bytes(), []byte{0}) {
-			if len(name) > 0 && name[len(name)-1] != '/' { // a nested repository
-				files[string(name)] = list.untracked
+			if len(name) == 0 || name[len(name)-1] == '/' { // a nested repository
+				continue
 			}
+			if list.untracked && temporary(string(name)) {
+				continue
+			}
+			files[string(name)] = list.untracked
 		}
 	}
 	return files, nil
+}
+
+// temporaryNames are patterns of the names of files that editors write beside a file which the
+// user edits: swap files, locks, backups and copies that are saved automatically.
+var temporaryNames = []string{
+	".*.sw[a-p]", ".sw[a-p]", "4913", // Vim
+	".#*", "#*#", // Emacs
+	".*.kak.??????", // Kakoune
+	"*~",            // several
+}
+
+// temporary reports whether the name of a file, with slashes, is that of a temporary file.
+func temporary(name string) bool {
+	base := path.Base(name)
+	return slices.ContainsFunc(temporaryNames, func(pattern string) bool {
+		matches, _ := path.Match(pattern, base)
+		return matches
+	})
 }
 
 // earlier returns a file as git has it.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -42,6 +43,7 @@ func newFolder(t *testing.T, git bool) *folder {
 	}
 	for name, text := range map[string]string{
 		"a.txt": "one\ntwo\nthree\n", "b.txt": "one\n", ".gitignore": "*.log\n", "gone.txt": "gone\n", "dirty.txt": "one\n",
+		"old.txt~": "one\n",
 	} {
 		p.write(name, text)
 	}
@@ -152,6 +154,13 @@ func (p *folder) closed(d editor.Diff, reason string) {
 	}
 }
 
+// temporaries are files that editors write while the user edits a.txt in a folder.
+var temporaries = []string{
+	".a.txt.swp", ".a.txt.swo", ".a.txt.swa", ".swp", "a.txt~", "4913", // Vim
+	"#a.txt#", "a.txt.~1~", // Emacs
+	".a.txt.kak.x7Bq2Z", // Kakoune
+}
+
 // What changes while an agent is connected is listed, if neither the user nor git wants it
 // otherwise.
 func TestOutsideLists(t *testing.T) {
@@ -170,6 +179,22 @@ func TestOutsideLists(t *testing.T) {
 			[]string{"created new.txt"}},
 		{"a removed file", nil, func(p *folder) { os.Remove(p.path("gone.txt")) }, []string{"deleted gone.txt"}},
 		{"a file that had changed before", nil, func(p *folder) { p.write("dirty.txt", "three\n") }, []string{"changed dirty.txt"}},
+		{"temporary files of editors", nil, func(p *folder) {
+			for _, name := range temporaries {
+				p.write(name, "one\n")
+			}
+			if err := os.Symlink("user@host.1:2", p.path(".#a.txt")); err != nil && runtime.GOOS != "windows" {
+				p.t.Error(err)
+			}
+		}, nil},
+		{"a file of git with the name of a temporary file", nil, func(p *folder) { p.write("old.txt~", "two\n") },
+			[]string{"changed old.txt~"}},
+		{"a new file whose name is almost that of a temporary file", nil, func(p *folder) {
+			p.write("a.swp", "one\n")
+			p.write(".a.sql", "one\n")
+			p.write("#a", "one\n")
+			p.write("4913.txt", "one\n")
+		}, []string{"created #a", "created .a.sql", "created 4913.txt", "created a.swp"}},
 		{"an ignored file", []string{"x.log"}, func(p *folder) { p.write("x.log", "two\n") }, nil},
 		{"a secret", []string{".env"}, func(p *folder) { p.write(".env", "two\n") }, nil},
 		{"a file with the same text", []string{"a.txt"}, func(p *folder) { p.write("a.txt", "one\ntwo\nthree\n") }, nil},
