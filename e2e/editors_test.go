@@ -735,6 +735,30 @@ func TestVimComparesInline(t *testing.T) {
 	}
 }
 
+// The file has changed on disk. After the user has compared it with the proposal, the next
+// decision overwrites it without a question, unless it has changed again.
+func TestEditorCompares(t *testing.T) {
+	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
+		d, c, path := waits(t, kind, "one\n", "proposed\n")
+		d.enter()
+		for _, text := range []string{"from another program\n", "from it again\n"} {
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			d.press(h.accepts[0]...)
+			d.see("ompare with it")
+			d.press("c")
+			d.see(strings.TrimSpace(text))
+			d.see("overwrites the file")
+			d.shows(path)
+		}
+		d.press(h.accepts[0]...)
+		if text := accepted(t, c); text != "proposed\n" {
+			t.Errorf("accepted %q", text)
+		}
+	})
+}
+
 // The user goes from Vim's terminal to the diff by a command. Vim does not wait for Enter
 // afterwards.
 func TestVimLeavesItsTerminal(t *testing.T) {

@@ -624,6 +624,7 @@ With PATH, only that file."
   form       ; how to convert the buffer's text for the disk: :dos, :bom
   buffer left windows inline hunks pause
   settled    ; the time since which it can be decided on
+  overwrite  ; the version of the file on disk that the user has compared it with
   (delays 0) ; how many delays have been started until then
   ended finished lost hiding deciding dismissed)
 
@@ -833,7 +834,10 @@ and the path has no start."
           (list (format "%s proposes: " (pollux--diff-agent d))
                 (if (pollux--diff-fixed d) " (read-only; C-c C-c accepts, C-c C-k rejects)"
                   " (C-c C-c accepts, C-c C-k rejects)")))))
-       (how (if (or decided (pollux--diff-settled d)) how " (look at it, then decide)"))
+       (how (cond (decided how)
+                  ((not (pollux--diff-settled d)) " (look at it, then decide)")
+                  ((pollux--diff-overwrite d) " (C-c C-c overwrites the file, C-c C-k keeps it)")
+                  (t how)))
        (path (pollux--name d))
        (room (- (window-width) (length how) 1)))
     (when (< (- room (length who)) (min (length path) 20))
@@ -977,6 +981,7 @@ A key for a diff that has just appeared restarts its delay."
     (cancel-timer (pollux--diff-pause d)))
   (setf (pollux--diff-text d) (pollux--text d)
         (pollux--diff-settled d) nil
+        (pollux--diff-overwrite d) nil
         (pollux--diff-hiding d) t)
   (cl-incf (pollux--diff-delays d))
   (dolist (window (pollux--diff-windows d))
@@ -1126,8 +1131,8 @@ A key for a diff that has just appeared restarts its delay."
                                         ("open" "rejected") ("orphaned" "discarded") (_ "kept"))
                                       (file-name-nondirectory (pollux--diff-path d))))))))
 
-(defun pollux--decide (d &optional overwrite)
-  "Accept D, over the version OVERWRITE of the file."
+(defun pollux--decide (d)
+  "Accept D."
   (when (pollux--diff-lost d)
     (user-error "The companion of this change has ended: C-x C-w saves the text, `pollux journal' has it too"))
   (unless (or (pollux--diff-ended d) (pollux--can-decide-p d))
@@ -1138,7 +1143,8 @@ A key for a diff that has just appeared restarts its delay."
          (result (unwind-protect
                     (pollux--call (if agent-waits 'diff/accept 'diff/save)
                                   (append (list :id (pollux--diff-id d) :content (pollux--text d))
-                                          (and overwrite (list :overwrite overwrite))))
+                                          (and (pollux--diff-overwrite d)
+                                               (list :overwrite (pollux--diff-overwrite d)))))
                   (setf (pollux--diff-deciding d) nil)
                   (when (pollux--diff-ended d) (pollux--finish d)))))
     (pcase (plist-get result :status)
@@ -1151,9 +1157,13 @@ A key for a diff that has just appeared restarts its delay."
        (when pollux--kept
          (pollux--say-kept pollux--kept)))
       ("conflict"
+       (setf (pollux--diff-overwrite d) nil)
        (pcase (pollux--ask-conflict (plist-get result :message))
-         (?o (pollux--decide d (plist-get result :version)))
-           (?c (setf (pollux--diff-original d) (or (plist-get result :disk) ""))
+         (?o (setf (pollux--diff-overwrite d) (plist-get result :version))
+             (pollux--decide d))
+         (?c (setf (pollux--diff-overwrite d) (plist-get result :version)
+                   (pollux--diff-original d) (or (plist-get result :disk) ""))
+             (pollux--unsettle d)
              (if (not (buffer-live-p (pollux--diff-left d)))
                  (pollux-ediff)
                (with-current-buffer (pollux--diff-left d)

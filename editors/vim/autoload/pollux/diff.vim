@@ -265,8 +265,12 @@ function! s:CaptionOf(d) abort
   elseif has_key(a:d.diff, 'readOnly')
     let how = ' (read-only; :w accepts, :q! rejects)'
   endif
-  if !a:d.lost && a:d.diff.state !=# 'accepted' && !a:d.settled
-    let how = ' (look at it, then decide)'
+  if !a:d.lost && a:d.diff.state !=# 'accepted'
+    if !a:d.settled
+      let how = ' (look at it, then decide)'
+    elseif a:d.overwrite !=# ''
+      let how = ' (:w overwrites the file, :q! keeps it)'
+    endif
   endif
   let path = pollux#diff#Name(a:d)
   let room = winwidth(win) - 1 - len(who) - len(how)
@@ -436,7 +440,7 @@ function! s:Hide(d) abort
   if a:d.tab == tabpagenr() && winnr('$') == a:d.count
     execute a:d.sizes
   endif
-  call extend(a:d, {'buf': 0, 'left': 0, 'wins': [], 'dirty': 0, 'hiding': 0})
+  call extend(a:d, {'buf': 0, 'left': 0, 'wins': [], 'dirty': 0, 'hiding': 0, 'overwrite': ''})
 endfunction
 
 " Closes a window of a view. The last window of the editor gets an empty buffer.
@@ -606,9 +610,8 @@ function! s:Closed(d, decides) abort
   endif
 endfunction
 
-" Accepts d and reports whether that succeeded. overwrite is the version of the file that the
-" user wants to overwrite, or empty.
-function! s:Decide(d, overwrite) abort
+" Accepts d and reports whether that succeeded.
+function! s:Decide(d) abort
   if a:d.ended
     return 1
   endif
@@ -627,8 +630,8 @@ function! s:Decide(d, overwrite) abort
   endif
   let agent_waits = a:d.diff.state ==# 'open'
   let params = {'id': a:d.diff.id, 'content': s:TextOf(a:d)}
-  if a:overwrite !=# ''
-    let params.overwrite = a:overwrite
+  if a:d.overwrite !=# ''
+    let params.overwrite = a:d.overwrite
   endif
   let a:d.deciding = 1
   let [error, result] = pollux#client#Call(agent_waits ? 'diff/accept' : 'diff/save', params)
@@ -663,15 +666,17 @@ function! s:Conflict(d, result) abort
       break
     endif
   endwhile
+  let a:d.overwrite = answer == 1 || answer == 2 ? a:result.version : ''
   if answer == 1
-    return s:Decide(a:d, a:result.version)
+    return s:Decide(a:d)
   elseif answer == 2
     call s:Compare(a:d, get(a:result, 'disk', ''))
   endif
   return 0
 endfunction
 
-" Shows the file on disk next to the proposal, above one that was alone.
+" Shows the file on disk next to the proposal, above one that was alone. The next decision
+" overwrites it.
 function! s:Compare(d, disk) abort
   let where = 'left side'
   if s:Loaded(a:d.left)
@@ -683,6 +688,7 @@ function! s:Compare(d, disk) abort
     call s:KeepingSizes(function('s:OpenAbove'), a:d)
   endif
   call setbufvar(a:d.left, '&modifiable', 0)
+  call s:Unsettle(a:d)
   call pollux#client#Say('the ' .. where .. ' now shows the file on disk')
 endfunction
 
@@ -732,7 +738,7 @@ function! s:Written(buf, name) abort
   elseif !s:CanDecide(d)
     call s:Refuse(d)
     call s:SetModified(d.buf, 1)
-  elseif !s:Asked(d) || !s:Decide(d, '')
+  elseif !s:Asked(d) || !s:Decide(d)
     call s:SetModified(d.buf, 1)
   endif
 endfunction
@@ -750,7 +756,8 @@ function! s:Alone(d, decides) abort
   for win in a:d.wins
     call win_execute(win, 'diffoff')
   endfor
-  call extend(a:d, {'wins': [right], 'inline': 1})
+  call extend(a:d, {'wins': [right], 'inline': 1, 'overwrite': ''})
+  call s:CaptionOf(a:d)
   call pollux#colors#Return()
   call pollux#colors#Clear(right)
   call setwinvar(right, '&signcolumn', 'yes')
@@ -897,7 +904,7 @@ function! pollux#diff#Open(diff) abort
   let d = {
         \ 'diff': a:diff, 'text': get(a:diff, 'content', a:diff.proposed), 'ended': 0, 'lost': 0, 'deciding': 0,
         \ 'hiding': 0, 'base': 0, 'tab': 0, 'buf': 0, 'left': 0, 'dirty': 0, 'wins': [], 'pause': 0, 'inline': 0,
-        \ 'form': {}, 'settled': 0, 'since': [], 'delays': 0, 'dismissed': 0,
+        \ 'form': {}, 'settled': 0, 'since': [], 'delays': 0, 'dismissed': 0, 'overwrite': '',
         \ }
   call add(s:diffs, d)
   if !empty(s:superseded) && s:superseded.diff.path ==# a:diff.path
@@ -995,7 +1002,7 @@ endfunction
 function! pollux#diff#Accept() abort
   let d = s:ToDecide()
   if !empty(d)
-    call s:Decide(d, '')
+    call s:Decide(d)
   endif
 endfunction
 
