@@ -220,10 +220,7 @@ func TestEditorAgents(t *testing.T) {
 			waitFor(t, "the agent", func() bool { return strings.Contains(w.pollux("status"), a.title) })
 			d.reads(a.connected)
 			d.say("hello there")
-			r, err := w.model.Wait(w.context(), func(r fakemodel.Request) bool { return strings.Contains(r.Prompt, "hello there") })
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := w.prompted("hello there")
 			a.received(t, r, one, "one")
 			w.dialIDE().wantSelected(one, "one", "0:0-0:3")
 			d.reads(a.ready)

@@ -9,10 +9,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/agents"
+	"pollux/internal/agent/agenttest"
 	"pollux/internal/agent/queue"
 	"pollux/internal/fakemodel"
 )
@@ -30,7 +30,7 @@ type acpAgent struct {
 	read    func(project string) fakemodel.Part
 	reading string
 	// then asks more of the same process, if it is set.
-	then func(c *runnerClient)
+	then func(c *questioner)
 	// unrestricted removes the restrictions from a command.
 	unrestricted func(agent.Command) agent.Command
 	// lock is a path in the home, or "". A process that has ended may leave it behind, and the
@@ -65,60 +65,84 @@ func lastLine(prompt string) string {
 	return prompt[strings.LastIndexByte(prompt, '\n')+1:]
 }
 
-// A runnerClient asks a runner.
-type runnerClient struct {
+// A questioner asks an agent as the bridge does.
+type questioner struct {
 	*queue.Runner
 	w      *world
 	source agent.Source
 }
 
-// runner opens a runner for an agent. It ends with the test.
-func (w *world) runner(row *agent.Agent, a *acpAgent) *runnerClient {
+// questioner opens a runner of an agent. It ends with the test, and its processes with it.
+func (w *world) questioner(row *agent.Agent, command string, env []string, opts agent.Options) *questioner {
+	w.t.Helper()
+	r, err := agents.Open(row, opts)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	q := &questioner{r, w, agent.Source{Command: command, Env: append(slices.Clone(w.env), env...)}}
+	w.t.Cleanup(q.end)
+	return q
+}
+
+// end closes the runner, and waits for the end of its processes.
+func (q *questioner) end() {
+	q.w.t.Helper()
+	all := q.Workers()
+	if err := q.Close(); err != nil {
+		q.w.t.Error(err)
+	}
+	for _, worker := range all {
+		waitGone(q.w.t, worker.PID)
+	}
+}
+
+// ask waits until no process works on the request any more. seen, if it is not nil, is called
+// for each event.
+func (q *questioner) ask(ctx context.Context, req agent.Request, seen func(agent.Event)) (r agent.Result, events []agent.Event, err error) {
+	if req.Dir == "" {
+		req.Dir = q.w.project
+	}
+	req.Source = q.source
+	released := make(chan struct{})
+	req.Released = func() { close(released) }
+	r, err = q.Run(ctx, req, func(ev agent.Event) {
+		events = append(events, ev)
+		if seen != nil {
+			seen(ev)
+		}
+	})
+	<-released
+	return r, events, err
+}
+
+// answer asks a question, and checks the answer. It returns what happened, and the latest
+// request to the model.
+func (q *questioner) answer(req agent.Request, answer string) (r agent.Result, events []agent.Event, asked fakemodel.Request) {
+	q.w.t.Helper()
+	r, events, err := q.ask(q.w.context(), req, nil)
+	if err != nil || r.Answer != answer {
+		q.w.t.Fatalf("the answer to %q is %+v, %v", req.Prompt, r, err)
+	}
+	all := q.w.model.Requests()
+	return r, events, all[len(all)-1]
+}
+
+// fails asks a question that must fail in this way, in words that name the next step.
+func (q *questioner) fails(req agent.Request, kind agent.Kind, words ...string) {
+	q.w.t.Helper()
+	_, _, err := q.ask(q.w.context(), req, nil)
+	agenttest.WantKind(q.w.t, err, kind, words...)
+}
+
+// open opens a runner without the variables of other agents.
+func (a *acpAgent) open(w *world, row *agent.Agent) *questioner {
 	w.t.Helper()
 	if a.lock != "" {
 		os.RemoveAll(filepath.Join(w.home, filepath.FromSlash(a.lock)))
 	}
-	r, err := agents.Open(row, agent.Options{Warm: agent.Limits{StartTimeout: startTimeout, WaitTimeout: startTimeout}})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(func() { r.Close() })
-	env := slices.DeleteFunc(append(slices.Clone(w.env), a.env...), func(kv string) bool { return strings.HasPrefix(kv, "GEMINI_") })
-	return &runnerClient{r, w, agent.Source{Command: a.command, Env: env}}
-}
-
-// ask asks one question and returns the texts that arrived before the answer.
-func (c *runnerClient) ask(ctx context.Context, prompt string, with func(*agent.Request)) (agent.Result, []agent.Event, error) {
-	c.w.t.Helper()
-	req := agent.Request{Prompt: prompt, Dir: c.w.project, Source: c.source}
-	if with != nil {
-		with(&req)
-	}
-	var events []agent.Event
-	began := time.Now()
-	defer func() { c.w.t.Logf("%s: %s", prompt, time.Since(began).Round(time.Millisecond)) }()
-	result, err := c.Run(ctx, req, func(ev agent.Event) { events = append(events, ev) })
-	return result, events, err
-}
-
-// answer asks a question that must be answered.
-func (c *runnerClient) answer(prompt string, with func(*agent.Request)) (agent.Result, []agent.Event) {
-	c.w.t.Helper()
-	result, events, err := c.ask(c.w.context(), prompt, with)
-	if err != nil || result.Answer != "The answer." {
-		c.w.t.Fatalf("%s: %+v, %v", prompt, result, err)
-	}
-	return result, events
-}
-
-// fails asks a question that must fail in this way, in words that name the next step.
-func (c *runnerClient) fails(prompt string, kind agent.Kind, words string, with func(*agent.Request)) {
-	c.w.t.Helper()
-	_, _, err := c.ask(c.w.context(), prompt, with)
-	var fault *agent.Error
-	if !errors.As(err, &fault) || fault.Kind != kind || !strings.Contains(err.Error(), words) {
-		c.w.t.Errorf("%s: %v, want %s with %q", prompt, err, kind, words)
-	}
+	q := w.questioner(row, a.command, a.env, agent.Options{Warm: agent.Limits{StartTimeout: startTimeout, WaitTimeout: startTimeout}})
+	q.source.Env = slices.DeleteFunc(q.source.Env, func(kv string) bool { return strings.HasPrefix(kv, "GEMINI_") })
+	return q
 }
 
 // askACP runs what all these agents share. The project and the user's settings may be
@@ -127,10 +151,15 @@ func (w *world) askACP(a acpAgent) {
 	t := w.t
 	hello := w.file("hello.txt", "hello\n")
 	written := filepath.Join(w.project, "written.txt")
-	c := w.runner(a.row, &a)
+	c := a.open(w, a.row)
+	answer := func(prompt string) (agent.Result, []agent.Event) {
+		t.Helper()
+		r, events, _ := c.answer(agent.Request{Prompt: prompt}, "The answer.")
+		return r, events
+	}
 
 	// The answer streams, and the model and the tokens are known.
-	result, events := c.answer("first question", nil)
+	result, events := answer("first question")
 	texts := 0
 	for _, ev := range events {
 		if _, ok := ev.(agent.Text); ok {
@@ -143,7 +172,7 @@ func (w *world) askACP(a acpAgent) {
 	model := result.Model
 	// Another question has nothing of the first, and takes no more tokens.
 	before := result.Tokens
-	result, _ = c.answer("second question", nil)
+	result, _ = answer("second question")
 	if result.Tokens.Output > before.Output {
 		t.Errorf("first %+v, then %+v", before, result.Tokens)
 	}
@@ -153,10 +182,9 @@ func (w *world) askACP(a acpAgent) {
 		}
 	}
 	// A conversation continues, and counts its tokens for each question.
-	inConversation := func(req *agent.Request) { req.Conversation = "one" }
-	result, _ = c.answer("my number is 4711", inConversation)
+	result, _, _ = c.answer(agent.Request{Prompt: "my number is 4711", Conversation: "one"}, "The answer.")
 	before = result.Tokens
-	result, _ = c.answer("which number", inConversation)
+	result, _, _ = c.answer(agent.Request{Prompt: "which number", Conversation: "one"}, "The answer.")
 	if result.Tokens.Output != before.Output {
 		t.Errorf("first %+v, then %+v", before, result.Tokens)
 	}
@@ -165,19 +193,19 @@ func (w *world) askACP(a acpAgent) {
 	}
 	// Another model.
 	if a.other != "" {
-		result, _ = c.answer("of another", func(req *agent.Request) { req.Model = a.other })
+		result, _, _ = c.answer(agent.Request{Prompt: "of another", Model: a.other}, "The answer.")
 		if result.Model != a.other || result.Model == model || w.asked1(t, "of another").Model == w.asked1(t, "which number").Model {
 			t.Errorf("%+v; the model was %s", result, model)
 		}
 	}
 	if a.none != "" {
-		c.fails("of none", agent.BadModel, "model", func(req *agent.Request) { req.Model = a.none })
+		c.fails(agent.Request{Prompt: "of none", Model: a.none}, agent.BadModel, "model")
 	}
 	// A cancelled question ends, and the next one works.
 	ctx, cancel := context.WithCancelCause(w.context())
 	ended := make(chan error, 1)
 	go func() {
-		_, _, err := c.ask(ctx, "wait for ever", nil)
+		_, _, err := c.ask(ctx, agent.Request{Prompt: "wait for ever"}, nil)
 		ended <- err
 	}()
 	w.asked1(t, "wait for ever")
@@ -185,19 +213,19 @@ func (w *world) askACP(a acpAgent) {
 	if err := <-ended; err == nil || err.Error() != "enough" {
 		t.Errorf("cancelled: %v", err)
 	}
-	c.answer("after that", nil)
+	answer("after that")
 	// What would be a command is a question.
 	for _, prompt := range []string{"/help", "/model other", "!touch written.txt", "$x", "@hello.txt"} {
-		c.answer(prompt, nil)
+		answer(prompt)
 		if r := w.asked1(t, prompt); strings.Contains(r.Prompt, "hello\n") {
 			t.Errorf("%s: the model got %s", prompt, r.Prompt)
 		}
 	}
 	// Errors.
-	c.fails("fail 400", agent.BadRequest, "400", nil)
-	c.fails("fail 401", agent.Auth, "401", nil)
+	c.fails(agent.Request{Prompt: "fail 400"}, agent.BadRequest, "400")
+	c.fails(agent.Request{Prompt: "fail 401"}, agent.Auth, "401")
 	// It reads, and it does not write.
-	_, events = c.answer("read it", nil)
+	_, events = answer("read it")
 	if r := w.asked1(t, "read it"); len(r.Results) > 0 {
 		t.Errorf("%+v", r)
 	}
@@ -213,14 +241,14 @@ func (w *world) askACP(a acpAgent) {
 		os.Symlink(outside, filepath.Join(w.project, "out"))); err != nil {
 		t.Fatal(err)
 	}
-	c.fails("read a link", agent.Failed, "outside of the workspace", nil)
+	c.fails(agent.Request{Prompt: "read a link"}, agent.Failed, "outside of the workspace")
 	for _, r := range w.model.Requests() {
 		if strings.Contains(r.Text, "the secret") || strings.Contains(fmt.Sprintf("%s", r.Results), "the secret") {
 			t.Fatalf("it read a file outside of the project: %s", r.Results)
 		}
 	}
 	for i := range a.writes(w.project) {
-		c.answer("write "+string(rune('0'+i)), nil)
+		answer("write " + string(rune('0'+i)))
 		if _, err := os.Stat(written); err == nil {
 			t.Errorf("call %d wrote", i)
 		}
@@ -236,11 +264,7 @@ func (w *world) askACP(a acpAgent) {
 	if a.then != nil {
 		a.then(c)
 	}
-	pids := workers(c)
-	c.Close()
-	for _, pid := range pids {
-		waitGone(t, pid)
-	}
+	c.end()
 	if planted, _ := filepath.Glob(filepath.Join(w.project, "PWNED*")); len(planted) > 0 {
 		t.Errorf("the project ran %v", planted)
 	}
@@ -254,28 +278,18 @@ func (w *world) askACP(a acpAgent) {
 		command, err := a.row.Warm.Command(l)
 		return a.unrestricted(command), err
 	}
-	c = w.runner(&row, &a)
-	c.ask(w.context(), "write 0", nil)
+	c = a.open(w, &row)
+	c.ask(w.context(), agent.Request{Prompt: "write 0"}, nil)
 	if _, err := os.Stat(written); err != nil {
 		t.Error("without the restrictions, it writes nothing either: this test proves nothing")
 	}
 	os.Remove(written)
-	c.Close()
-}
-
-func workers(c *runnerClient) (pids []int) {
-	for _, worker := range c.Workers() {
-		pids = append(pids, worker.PID)
-	}
-	return pids
+	c.end()
 }
 
 // asked1 returns the first request that a prompt leads to.
 func (w *world) asked1(t *testing.T, prompt string) fakemodel.Request {
 	t.Helper()
-	r, err := w.model.Wait(w.context(), func(r fakemodel.Request) bool { return lastLine(r.Prompt) == prompt })
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := w.request(func(r fakemodel.Request) bool { return lastLine(r.Prompt) == prompt })
 	return r
 }

@@ -10,15 +10,13 @@ import (
 	"testing"
 
 	"pollux/internal/fakemodel"
+	"pollux/internal/sys/systest"
 )
 
 // askable puts agents that can be asked on the PATH, and returns their environment.
 func (w *world) askable() []string {
 	w.t.Helper()
-	dir, err := filepath.EvalSymlinks(w.t.TempDir())
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	dir := systest.Dir(w.t)
 	codex, codexEnv := w.installCodex()
 	claude, claudeEnv := w.installClaude()
 	opencode, opencodeEnv := w.installOpencode()
@@ -27,9 +25,7 @@ func (w *world) askable() []string {
 	for name, bin := range map[string]string{
 		"gemini": geminiCLI(w.t), "codex": codex, "claude": claude, "opencode": opencode, "qwen": qwen[0], "copilot": copilotCommand(w.t),
 	} {
-		if err := os.Symlink(bin, filepath.Join(dir, name)); err != nil {
-			w.t.Fatal(err)
-		}
+		systest.Link(w.t, bin, filepath.Join(dir, name))
 	}
 	return append(env, "GEMINI_MIN_INVOCATION_GAP_MS=0", "GEMINI_WARM_WAIT_MS=120000", "PATH="+dir+":"+os.Getenv("PATH"))
 }

@@ -12,62 +12,15 @@ import (
 	"time"
 
 	"pollux/internal/agent"
-	"pollux/internal/agent/agents"
-	"pollux/internal/agent/agenttest"
 	"pollux/internal/agent/claude"
-	"pollux/internal/agent/queue"
 	"pollux/internal/fakemodel"
 )
 
-// A claudeAsker asks the real Claude Code, as the bridge does.
-type claudeAsker struct {
-	w      *world
-	runner *queue.Runner
-	from   agent.Source
-}
-
-// askClaude returns an asker with more variables. No process may outlive the test.
-func (w *world) askClaude(more ...string) *claudeAsker {
+// askClaude opens a runner of Claude Code with more variables.
+func (w *world) askClaude(more ...string) *questioner {
 	w.t.Helper()
-	bin, own := w.installClaude()
-	runner, err := agents.Open(claude.Agent(), agent.Options{Warm: agent.Limits{WaitTimeout: stepTimeout}})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(func() {
-		all := runner.Workers()
-		if err := runner.Close(); err != nil {
-			w.t.Error(err)
-		}
-		for _, worker := range all {
-			waitGone(w.t, worker.PID)
-		}
-	})
-	return &claudeAsker{w, runner, agent.Source{Command: bin, Env: append(append(slices.Clone(w.env), own...), more...)}}
-}
-
-// ask waits until no process works on the request any more.
-func (a *claudeAsker) ask(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
-	req.Dir, req.Source = a.w.project, a.from
-	released := make(chan struct{})
-	req.Released = func() { close(released) }
-	if emit == nil {
-		emit = func(agent.Event) {}
-	}
-	r, err := a.runner.Run(ctx, req, emit)
-	<-released
-	return r, err
-}
-
-// want asks, and checks the answer. It returns what the model received.
-func (a *claudeAsker) want(req agent.Request, answer string) (agent.Result, fakemodel.Request) {
-	a.w.t.Helper()
-	r, err := a.ask(a.w.context(), req, nil)
-	if err != nil || r.Answer != answer {
-		a.w.t.Errorf("the answer to %q is %q, %v", req.Prompt, r.Answer, err)
-	}
-	all := a.w.model.Requests()
-	return r, all[len(all)-1]
+	bin, env := w.installClaude()
+	return w.questioner(claude.Agent(), bin, append(env, more...), agent.Options{Warm: agent.Limits{WaitTimeout: stepTimeout}})
 }
 
 func TestAskClaude(t *testing.T) {
@@ -83,7 +36,7 @@ func TestAskClaude(t *testing.T) {
 		a := w.askClaude()
 		pieces := 0
 		start := time.Now()
-		r, err := a.ask(w.context(), agent.Request{Prompt: "my number is 4711"}, func(ev agent.Event) {
+		r, _, err := a.ask(w.context(), agent.Request{Prompt: "my number is 4711"}, func(ev agent.Event) {
 			if _, ok := ev.(agent.Text); ok {
 				pieces++
 			}
@@ -95,11 +48,11 @@ func TestAskClaude(t *testing.T) {
 			t.Errorf("the answer comes in %d pieces", pieces)
 		}
 		first, tokens := time.Since(start), r.Tokens
-		pid := a.runner.Workers()[0].PID
+		pid := a.Workers()[0].PID
 		start = time.Now()
 		// Nothing in a prompt is a command, or reads a file.
 		for _, prompt := range []string{"/clear", "/cost", "!touch bang", "@secret.txt", "what is in @secret.txt?", "#remember", "$init"} {
-			r, got := a.want(agent.Request{Prompt: prompt}, "one two")
+			r, _, got := a.answer(agent.Request{Prompt: prompt}, "one two")
 			if !strings.Contains(got.Text, "\n"+prompt+"\n") || strings.Contains(got.Text, "strictly confidential") {
 				t.Errorf("%q reaches the model as %q", prompt, got.Text)
 			}
@@ -114,20 +67,20 @@ func TestAskClaude(t *testing.T) {
 			}
 		}
 		later := time.Since(start) / 7
-		t.Logf("the first answer takes %s, a later one %s; %d MB", first, later, a.runner.Workers()[0].Memory>>20)
-		if all := a.runner.Workers(); len(all) != 1 || all[0].PID != pid {
+		t.Logf("the first answer takes %s, a later one %s; %d MB", first, later, a.Workers()[0].Memory>>20)
+		if all := a.Workers(); len(all) != 1 || all[0].PID != pid {
 			t.Errorf("the processes are %+v, not %d alone", all, pid)
 		}
 		// A conversation continues, also after another question has taken its process.
 		talk := agent.Request{Prompt: "my word is plum", Conversation: "mine"}
-		a.want(talk, "one two")
+		a.answer(talk, "one two")
 		talk.Prompt, talk.Replay = "which word?", "not needed"
-		if _, got := a.want(talk, "one two"); !strings.Contains(got.Text, "my word is plum") || strings.Contains(got.Text, "not needed") {
+		if _, _, got := a.answer(talk, "one two"); !strings.Contains(got.Text, "my word is plum") || strings.Contains(got.Text, "not needed") {
 			t.Errorf("the conversation does not continue: %q", got.Text)
 		}
-		a.want(agent.Request{Prompt: "a stranger"}, "one two")
+		a.answer(agent.Request{Prompt: "a stranger"}, "one two")
 		talk.Prompt, talk.Replay = "again", "the transcript, and again"
-		if _, got := a.want(talk, "one two"); !strings.Contains(got.Text, "the transcript, and again") || strings.Contains(got.Text, "stranger") || strings.Contains(got.Text, "plum") {
+		if _, _, got := a.answer(talk, "one two"); !strings.Contains(got.Text, "the transcript, and again") || strings.Contains(got.Text, "stranger") || strings.Contains(got.Text, "plum") {
 			t.Errorf("the conversation is not replayed alone: %q", got.Text)
 		}
 	})
@@ -143,13 +96,13 @@ func TestAskClaude(t *testing.T) {
 		var asked sync.WaitGroup
 		for _, name := range []string{"alice", "bob"} {
 			asked.Go(func() {
-				if r, err := a.ask(w.context(), agent.Request{Prompt: name}, nil); err != nil || r.Answer != "to "+name || r.Runner != agent.Warmed {
+				if r, _, err := a.ask(w.context(), agent.Request{Prompt: name}, nil); err != nil || r.Answer != "to "+name || r.Runner != agent.Warmed {
 					t.Errorf("%s gets %+v, %v", name, r, err)
 				}
 			})
 		}
 		asked.Wait()
-		if n := len(a.runner.Workers()); n != 2 {
+		if n := len(a.Workers()); n != 2 {
 			t.Errorf("%d processes", n)
 		}
 		for _, r := range w.model.Requests() {
@@ -177,7 +130,7 @@ func TestAskClaude(t *testing.T) {
 		a := w.askClaude("ANTHROPIC_MODEL=claude-sonnet-5-5")
 		for _, when := range []string{"before the start", "in the answer"} {
 			ctx, cancel := context.WithCancel(w.context())
-			_, err := a.ask(ctx, agent.Request{Prompt: "hang " + when}, func(ev agent.Event) {
+			_, _, err := a.ask(ctx, agent.Request{Prompt: "hang " + when}, func(ev agent.Event) {
 				if _, started := ev.(agent.Started); !started {
 					return
 				}
@@ -189,7 +142,7 @@ func TestAskClaude(t *testing.T) {
 			if err == nil {
 				t.Errorf("%s: no error", when)
 			}
-			if _, got := a.want(agent.Request{Prompt: "hello"}, "from claude-sonnet-5-5"); strings.Contains(got.Text, "hang") {
+			if _, _, got := a.answer(agent.Request{Prompt: "hello"}, "from claude-sonnet-5-5"); strings.Contains(got.Text, "hang") {
 				t.Errorf("%s: the next question has the cancelled one: %q", when, got.Text)
 			}
 		}
@@ -198,18 +151,16 @@ func TestAskClaude(t *testing.T) {
 			if want == "" {
 				want = "claude-sonnet-5-5"
 			}
-			if r, _ := a.want(agent.Request{Prompt: "hello", Model: model}, "from "+want); r.Model != want {
+			if r, _, _ := a.answer(agent.Request{Prompt: "hello", Model: model}, "from "+want); r.Model != want {
 				t.Errorf("the model of the answer is %q", r.Model)
 			}
 		}
 		// In one conversation, too.
 		for _, model := range []string{"claude-haiku-5-5", ""} {
-			a.want(agent.Request{Prompt: "hello", Model: model, Conversation: "mine", Replay: "lost"}, "from "+map[string]string{"": "claude-sonnet-5-5"}[model]+model)
+			a.answer(agent.Request{Prompt: "hello", Model: model, Conversation: "mine", Replay: "lost"}, "from "+map[string]string{"": "claude-sonnet-5-5"}[model]+model)
 		}
-		_, err := a.ask(w.context(), agent.Request{Prompt: "refuse it"}, nil)
-		agenttest.WantKind(t, err, agent.BadRequest, "odd request")
-		_, err = a.ask(w.context(), agent.Request{Prompt: "key"}, nil)
-		agenttest.WantKind(t, err, agent.Auth, "run `claude` and type /login")
+		a.fails(agent.Request{Prompt: "refuse it"}, agent.BadRequest, "odd request")
+		a.fails(agent.Request{Prompt: "key"}, agent.Auth, "run `claude` and type /login")
 		n := 0
 		for _, r := range w.model.Requests() {
 			if strings.Contains(r.Prompt, "key") {
@@ -220,8 +171,7 @@ func TestAskClaude(t *testing.T) {
 			t.Errorf("a refused key is tried %d times", n)
 		}
 		out := w.askClaude("ANTHROPIC_API_KEY=")
-		_, err = out.ask(w.context(), agent.Request{Prompt: "hello"}, nil)
-		agenttest.WantKind(t, err, agent.Auth, "Not logged in", "run `claude` and type /login")
+		out.fails(agent.Request{Prompt: "hello"}, agent.Auth, "Not logged in", "run `claude` and type /login")
 	})
 }
 
@@ -253,9 +203,6 @@ func TestAskClaudeReadOnly(t *testing.T) {
 		touch := func(name string) map[string]any {
 			return map[string]any{"hooks": []any{map[string]any{"type": "command", "command": "touch " + filepath.Join(w.project, name)}}}
 		}
-		if err := os.MkdirAll(filepath.Join(w.project, ".claude", "commands"), 0o755); err != nil {
-			t.Fatal(err)
-		}
 		w.file(".claude/settings.json", toJSON(t, map[string]any{
 			"permissions":                map[string]any{"defaultMode": "bypassPermissions", "allow": []string{"Bash", "Write", "Edit"}},
 			"enableAllProjectMcpServers": true,
@@ -283,7 +230,7 @@ func TestAskClaudeReadOnly(t *testing.T) {
 	a := w.askClaude()
 	var results []agent.ToolResult
 	for _, prompt := range []string{"go", "/go"} {
-		r, err := a.ask(w.context(), agent.Request{Prompt: prompt}, func(ev agent.Event) {
+		r, _, err := a.ask(w.context(), agent.Request{Prompt: prompt}, func(ev agent.Event) {
 			if result, ok := ev.(agent.ToolResult); ok {
 				results = append(results, result)
 			}
@@ -298,8 +245,8 @@ func TestAskClaudeReadOnly(t *testing.T) {
 	if len(results) != 8 || slices.ContainsFunc(results, func(r agent.ToolResult) bool { return r.OK != (r.Name == "Read") }) {
 		t.Errorf("the tools end with %+v", results)
 	}
-	cmd := exec.CommandContext(w.context(), a.from.Command, "-p", "--permission-mode", "bypassPermissions", "go")
-	cmd.Dir, cmd.Env = w.project, append(slices.Clone(a.from.Env), "IS_SANDBOX=1")
+	cmd := exec.CommandContext(w.context(), a.source.Command, "-p", "--permission-mode", "bypassPermissions", "go")
+	cmd.Dir, cmd.Env = w.project, append(slices.Clone(a.source.Env), "IS_SANDBOX=1")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}

@@ -12,61 +12,19 @@ import (
 	"time"
 
 	"pollux/internal/agent"
-	"pollux/internal/agent/agents"
+	"pollux/internal/agent/agenttest"
 	"pollux/internal/agent/codex"
 	"pollux/internal/fakemodel"
+	"pollux/internal/sys/systest"
 )
 
-// A codexAsker asks the real Codex CLI in a world.
-type codexAsker struct {
-	w      *world
-	runner agent.Runner
-	from   agent.Source
-	events []agent.Event
-}
-
-func newCodexAsker(t *testing.T, script fakemodel.Script) *codexAsker {
+// askCodex opens a runner of Codex CLI in a new world.
+func askCodex(t *testing.T, script fakemodel.Script) *questioner {
 	t.Helper()
 	w := newWorld(t, script)
 	bin, env := w.installCodex()
 	w.replaceHome(".codex/config.toml", `model = "scripted"`, `model = "gpt-5.5"`)
-	runner, err := agents.Open(codex.Agent(), agent.Options{Wall: agent.Wall{Mode: agent.WallAuto, Launcher: polluxBinary}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { runner.Close() })
-	return &codexAsker{w: w, runner: runner, from: agent.Source{Command: bin, Env: append(w.env, env...)}}
-}
-
-// ask asks a question. seen, if not nil, is called for each event.
-func (a *codexAsker) ask(ctx context.Context, req agent.Request, seen func(agent.Event)) (agent.Result, error) {
-	req.Dir, req.Source, a.events = a.w.project, a.from, nil
-	return a.runner.Run(ctx, req, func(ev agent.Event) {
-		a.events = append(a.events, ev)
-		if seen != nil {
-			seen(ev)
-		}
-	})
-}
-
-// answer asks a question that has an answer.
-func (a *codexAsker) answer(req agent.Request) agent.Result {
-	a.w.t.Helper()
-	res, err := a.ask(a.w.context(), req, nil)
-	if err != nil {
-		a.w.t.Fatal(err)
-	}
-	return res
-}
-
-// wantKind asks a question that fails. The error must name the next step.
-func (a *codexAsker) wantKind(kind agent.Kind, next string) {
-	a.w.t.Helper()
-	_, err := a.ask(a.w.context(), agent.Request{Prompt: "hello"}, nil)
-	fault, ok := errors.AsType[*agent.Error](err)
-	if !ok || fault.Kind != kind || !strings.Contains(err.Error(), next) {
-		a.w.t.Errorf("the error is %v; want the kind %q and %q", err, kind, next)
-	}
+	return w.questioner(codex.Agent(), bin, env, agent.Options{Wall: agent.Wall{Mode: agent.WallAuto, Launcher: polluxBinary}})
 }
 
 // The bridge asks the real Codex CLI.
@@ -75,7 +33,7 @@ func TestAskCodex(t *testing.T) {
 		return
 	}
 	t.Run("conversations", func(t *testing.T) {
-		a := newCodexAsker(t, func(r fakemodel.Request) fakemodel.Reply {
+		a := askCodex(t, func(r fakemodel.Request) fakemodel.Reply {
 			if strings.Contains(r.Prompt, "never ends") {
 				return fakemodel.Reply{Parts: []fakemodel.Part{{Text: "The beginning."}, {Text: "The end.", Delay: time.Hour}}}
 			}
@@ -91,21 +49,21 @@ func TestAskCodex(t *testing.T) {
 		})
 		a.w.file("hello.txt", "good morning\n")
 
-		res := a.answer(agent.Request{Prompt: "what does hello.txt say?"})
-		if !strings.Contains(res.Answer, "good morning") || res.Narration != "I will read it." || res.Model != "gpt-5.5" || res.Tools != 1 || res.Runner != agent.Warmed {
-			t.Errorf("the result is %+v", res)
+		res, events, err := a.ask(a.w.context(), agent.Request{Prompt: "what does hello.txt say?"}, nil)
+		if err != nil || !strings.Contains(res.Answer, "good morning") || res.Narration != "I will read it." || res.Model != "gpt-5.5" || res.Tools != 1 || res.Runner != agent.Warmed {
+			t.Fatalf("the result is %+v, %v", res, err)
 		}
 		if res.Tokens.Input == 0 || res.Tokens.Output != 2 || res.Tokens.Total != res.Tokens.Input+res.Tokens.Output {
 			t.Errorf("two requests to the model took %+v", res.Tokens)
 		}
 		reading := agent.ToolUse{Name: "read", Summary: agent.Shorten(filepath.Join(a.w.project, "hello.txt"), 60)}
-		if !slices.Contains(a.events, agent.Event(reading)) {
-			t.Errorf("the events are %+v", a.events)
+		if !slices.Contains(events, agent.Event(reading)) {
+			t.Errorf("the events are %+v", events)
 		}
 
 		// The text arrives while the model writes it. A cancelled question ends.
 		ctx, cancel := context.WithCancel(a.w.context())
-		res, err := a.ask(ctx, agent.Request{Prompt: "what never ends?"}, func(ev agent.Event) {
+		res, _, err = a.ask(ctx, agent.Request{Prompt: "what never ends?"}, func(ev agent.Event) {
 			if ev == (agent.Text{Text: "The beginning."}) {
 				cancel()
 			}
@@ -115,7 +73,9 @@ func TestAskCodex(t *testing.T) {
 		}
 
 		for _, prompt := range []string{"/status", "!touch pwned", "@hello.txt", "$imagegen"} {
-			a.answer(agent.Request{Prompt: prompt})
+			if _, _, err := a.ask(a.w.context(), agent.Request{Prompt: prompt}, nil); err != nil {
+				t.Fatal(err)
+			}
 			if r, _ := a.w.model.Wait(a.w.context(), func(r fakemodel.Request) bool { return strings.Contains(r.Text, prompt) }); strings.Contains(r.Text, "hello.txt") && prompt != "@hello.txt" {
 				t.Errorf("%s: the model also receives an earlier question: %s", prompt, r.Text)
 			}
@@ -125,9 +85,9 @@ func TestAskCodex(t *testing.T) {
 		}
 
 		// A conversation continues, with another model for one question.
-		a.answer(agent.Request{Prompt: "my number is 4711", Conversation: "s"})
-		other := a.answer(agent.Request{Prompt: "which number?", Conversation: "s", Model: "gpt-5.4"})
-		back := a.answer(agent.Request{Prompt: "and now?", Conversation: "s"})
+		a.answer(agent.Request{Prompt: "my number is 4711", Conversation: "s"}, "Noted.")
+		other, _, _ := a.answer(agent.Request{Prompt: "which number?", Conversation: "s", Model: "gpt-5.4"}, "Noted.")
+		back, _, _ := a.answer(agent.Request{Prompt: "and now?", Conversation: "s"}, "Noted.")
 		if other.Model != "gpt-5.4" || back.Model != "gpt-5.5" || back.Tokens.Output != 1 {
 			t.Errorf("the results are %+v and %+v", other, back)
 		}
@@ -140,55 +100,56 @@ func TestAskCodex(t *testing.T) {
 		// The model gets the schema of the answer, if its service takes it.
 		const schema = `{"additionalProperties":false,"properties":{"n":{"type":"integer"}},"required":["n"],"type":"object"}`
 		for text, want := range map[string]string{schema: schema, `{"type":"integer"}`: ""} {
-			a.answer(agent.Request{Prompt: "as JSON", Schema: []byte(text)})
-			asked := a.w.model.Requests()
-			if got := asked[len(asked)-1]; string(got.JSON) != want || !strings.Contains(got.Prompt, "as JSON") {
+			_, _, got := a.answer(agent.Request{Prompt: "as JSON", Schema: []byte(text)}, "Noted.")
+			if string(got.JSON) != want || !strings.Contains(got.Prompt, "as JSON") {
 				t.Errorf("%s reaches the model as %s, with %q", text, got.JSON, got.Prompt)
 			}
 		}
-		if n := len(a.runner.Workers()); n != 1 {
+		if n := len(a.Workers()); n != 1 {
 			t.Errorf("%d processes", n)
 		}
-		if res := a.answer(agent.Request{Prompt: "alone", Spawn: true}); res.Answer != "Noted." || res.Runner != agent.Spawned {
+		if res, _, _ := a.answer(agent.Request{Prompt: "alone", Spawn: true}, "Noted."); res.Runner != agent.Spawned {
 			t.Errorf("the result is %+v", res)
 		}
 	})
 	// A command that goes on after its answer ends with the process.
 	t.Run("end", func(t *testing.T) {
-		a := newCodexAsker(t, func(r fakemodel.Request) fakemodel.Reply {
+		a := askCodex(t, func(r fakemodel.Request) fakemodel.Reply {
 			if r.Step == 0 {
 				return fakemodel.CallTool("exec_command", map[string]any{"cmd": "sleep 47110815", "yield_time_ms": 250})
 			}
 			return fakemodel.Say("It is running.")
 		})
-		a.from.Command = installed(t, "codex-"+codexVersion, "node_modules", ".bin", "codex") // Node.js starts the program
-		a.answer(agent.Request{Prompt: "start it"})
+		a.source.Command = installed(t, "codex-"+codexVersion, "node_modules", ".bin", "codex") // Node.js starts the program
+		a.answer(agent.Request{Prompt: "start it"}, "It is running.")
 		runs := func() bool { return exec.Command("pgrep", "-f", "sleep 4711081[5]").Run() == nil }
 		if !runs() {
 			t.Error("the command does not go on, so this test proves nothing")
 		}
-		pid := a.runner.Workers()[0].PID
-		a.runner.Close()
+		pid := a.Workers()[0].PID
+		a.Close()
 		waitGone(t, pid)
 		waitFor(t, "the end of the command", func() bool { return !runs() })
 	})
 	t.Run("errors", func(t *testing.T) {
 		reply := fakemodel.Reply{}
-		a := newCodexAsker(t, func(fakemodel.Request) fakemodel.Reply { return reply })
+		a := askCodex(t, func(fakemodel.Request) fakemodel.Reply { return reply })
+		hello := agent.Request{Prompt: "hello"}
 		reply = fakemodel.Reply{Status: 400, Message: "scripted refusal"}
-		a.wantKind(agent.BadRequest, "(scripted refusal)")
+		a.fails(hello, agent.BadRequest, "(scripted refusal)")
 		reply = fakemodel.Reply{Status: 429, PerDay: true}
-		a.wantKind(agent.QuotaDay, "wait until it is renewed")
+		a.fails(hello, agent.QuotaDay, "wait until it is renewed")
 		reply = fakemodel.Reply{Status: 401, Message: "Incorrect API key provided"}
-		a.wantKind(agent.Auth, "run `codex login`")
-		retries := slices.DeleteFunc(a.events, func(ev agent.Event) bool { _, is := ev.(agent.Retry); return !is })
+		_, events, err := a.ask(a.w.context(), hello, nil)
+		agenttest.WantKind(t, err, agent.Auth, "run `codex login`")
+		retries := slices.DeleteFunc(events, func(ev agent.Event) bool { _, is := ev.(agent.Retry); return !is })
 		if len(retries) != 5 || retries[0].(agent.Retry).Kind != agent.Auth || retries[4].(agent.Retry).Attempt != 5 {
 			t.Errorf("the retries are %+v", retries)
 		}
 		a.w.writeHome(".codex/config.toml", "model = [\n")
-		a.wantKind(agent.Settings, "config.toml")
+		a.fails(hello, agent.Settings, "config.toml")
 		a.w.writeHome(".codex/config.toml", "check_for_update_on_startup = false\n")
-		a.wantKind(agent.Auth, "run `codex login`")
+		a.fails(hello, agent.Auth, "run `codex login`")
 	})
 	t.Run("read-only", func(t *testing.T) {
 		var outside string
@@ -202,7 +163,7 @@ func TestAskCodex(t *testing.T) {
 				fakemodel.CallTool("apply_patch", map[string]any{"input": "*** Begin Patch\n*** Add File: by-patch.txt\n+x\n*** End Patch\n"}),
 			}
 		}
-		a := newCodexAsker(t, func(r fakemodel.Request) fakemodel.Reply {
+		a := askCodex(t, func(r fakemodel.Request) fakemodel.Reply {
 			if all := steps(); r.Step < len(all) {
 				return all[r.Step]
 			}
@@ -217,14 +178,9 @@ func TestAskCodex(t *testing.T) {
 
 		for _, rule := range []string{"", `prefix_rule(pattern=["touch"], decision="allow")`} {
 			if rule != "" {
-				if err := os.Mkdir(filepath.Join(a.w.home, ".codex", "rules"), 0o700); err != nil {
-					t.Fatal(err)
-				}
 				a.w.writeHome(".codex/rules/default.rules", rule)
 			}
-			if res := a.answer(agent.Request{Prompt: "change everything"}); res.Answer != "Done." {
-				t.Errorf("the answer is %q", res.Answer)
-			}
+			a.answer(agent.Request{Prompt: "change everything"}, "Done.")
 			for _, r := range a.w.model.Requests() {
 				if !slices.Contains(r.Tools, "exec_command") || !slices.Contains(r.Tools, "apply_patch") || strings.Contains(strings.Join(r.Tools, " "), "mcp") {
 					t.Errorf("the model has the tools %q", r.Tools)
@@ -243,8 +199,8 @@ func TestAskCodex(t *testing.T) {
 		// The CLI's own read-only mode lets the rules through. Without it, the model changes
 		// everything. In both, the programs of the settings run.
 		unprotected := func(flags ...string) []string {
-			cmd := exec.CommandContext(a.w.context(), a.from.Command, slices.Concat([]string{"exec", "--skip-git-repo-check"}, flags, []string{"change everything"})...)
-			cmd.Env, cmd.Dir = a.from.Env, a.w.project
+			cmd := exec.CommandContext(a.w.context(), a.source.Command, slices.Concat([]string{"exec", "--skip-git-repo-check"}, flags, []string{"change everything"})...)
+			cmd.Env, cmd.Dir = a.source.Env, a.w.project
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
@@ -264,14 +220,10 @@ func TestAskCodex(t *testing.T) {
 
 // hostile makes the trusted project, and the user's own settings, run programs that leave
 // files in marks, and allow commands outside of the sandbox.
-func (a *codexAsker) hostile(marks string) {
+func (a *questioner) hostile(marks string) {
 	w := a.w
 	w.t.Helper()
-	for _, dir := range []string{marks, filepath.Join(w.project, ".codex", "rules")} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			w.t.Fatal(err)
-		}
-	}
+	systest.MakeDir(w.t, marks)
 	leave := func(name string) string { return `["` + filepath.Join(marks, name) + `"]` }
 	hook := func(name string) string {
 		run := `[{"hooks":[{"type":"command","command":"touch ` + filepath.Join(marks, name) + `"}]}]`

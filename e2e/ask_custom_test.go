@@ -36,9 +36,6 @@ func TestAskCustom(t *testing.T) {
 	w.usePool()
 	hello := w.file("hello.txt", "hello\n")
 	bin := geminiCLI(t)
-	if err := os.Mkdir(filepath.Join(w.project, ".gemini"), 0o700); err != nil {
-		t.Fatal(err)
-	}
 	w.file(".gemini/settings.json", fmt.Sprintf(`{"mcpServers": {"evil": {"command": "touch", "args": [%q]}}}`, filepath.Join(w.project, "served.txt")))
 	own := agent.Definition{
 		Name: "mine", Command: []string{bin, "--acp", "--approval-mode=yolo"}, Writable: []string{filepath.Join(w.home, ".gemini")},
@@ -108,9 +105,9 @@ func TestAskCustom(t *testing.T) {
 	}
 	row := *agents.Custom(own)[0]
 	row.Custom, row.ReadTools = false, []string{"edit", "execute"}
-	direct := w.runner(&row, new(acpAgent))
+	direct := new(acpAgent).open(w, &row)
 	direct.source.Env = w.env
-	direct.answer("change everything", nil)
+	direct.answer(agent.Request{Prompt: "change everything"}, "The answer.")
 	for _, path := range made {
 		if _, err := os.Lstat(path); err != nil {
 			t.Errorf("without the wall, there is no %s: this test proves nothing", path)

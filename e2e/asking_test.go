@@ -156,9 +156,6 @@ const otherLock = ".claude/ide/1.lock"
 // lockOther writes [otherLock].
 func (w *world) lockOther() {
 	w.t.Helper()
-	if err := os.MkdirAll(filepath.Join(w.home, filepath.Dir(otherLock)), 0o700); err != nil {
-		w.t.Fatal(err)
-	}
 	w.writeHome(otherLock, toJSON(w.t, map[string]any{
 		"pid": os.Getpid(), "workspaceFolders": []string{w.project}, "ideName": "Other", "transport": "ws", "authToken": "x",
 	}))

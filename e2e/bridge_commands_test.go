@@ -10,6 +10,7 @@ import (
 	"pollux/internal/agent"
 	"pollux/internal/agent/gemini/fakecli"
 	"pollux/internal/fakemodel"
+	"pollux/internal/sys/systest"
 )
 
 // A prompt that began with a byte order mark and "/init" wrote GEMINI.md, and
@@ -31,12 +32,7 @@ func bridgeRunsNoCommand(t *testing.T) {
 		filepath.Join(other, "gemini-extension.json"):     `{"name": "other", "version": "1.0.0"}`,
 		filepath.Join(commands, "evil.toml"):              `prompt = "the command's own words: {{args}}"`,
 	} {
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		systest.WriteFile(t, path, text)
 	}
 	c := w.bridge()
 	before := disk(t, w.project, filepath.Join(w.home, ".gemini", "extensions"))

@@ -1,13 +1,13 @@
 package e2e
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"pollux/internal/fakemodel"
 	"pollux/internal/paths"
+	"pollux/internal/sys/systest"
 )
 
 // The CLI listed the names of files anywhere, and read the transcripts of
@@ -40,9 +40,6 @@ func bridgeReadsOnlyItsDirectory(t *testing.T) {
 	})
 	w.replaceHome(".gemini/settings.json", `"security": {`, `"security": {"disableAlwaysAllow": true, `)
 	outside := filepath.Dir(w.project)
-	if err := os.Mkdir(filepath.Join(w.project, "src"), 0o700); err != nil {
-		t.Fatal(err)
-	}
 	w.file("src/inside.txt", "PUBLIC\n")
 	w.file("src/inside.test.txt", "PUBLIC\n")
 	for path, text := range map[string]string{
@@ -50,9 +47,7 @@ func bridgeReadsOnlyItsDirectory(t *testing.T) {
 		filepath.Join(w.home, ".gemini", "GEMINI.md"):   "SECRET memory\n",
 		filepath.Join(w.home, ".gemini", "secretname2"): "SECRET\n",
 	} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		systest.WriteFile(t, path, text)
 	}
 	c := w.bridge()
 	c.call("query", map[string]any{"prompt": "an earlier question with SECRET words"}).want(t, false, "Noted.")

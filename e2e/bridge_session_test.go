@@ -268,9 +268,7 @@ func bridgeCancels(t *testing.T, c *bridgeClient) {
 		_, err := c.CallTool(ctx, &mcp.CallToolParams{Name: "query", Arguments: map[string]any{"prompt": "free or hang: hang now"}})
 		done <- err
 	}()
-	if _, err := c.w.model.Wait(c.w.context(), func(r fakemodel.Request) bool { return strings.Contains(r.Prompt, "hang now") }); err != nil {
-		t.Fatal(err)
-	}
+	c.w.prompted("hang now")
 	running := c.agents()
 	if len(running) == 0 {
 		t.Fatal("no CLI runs")

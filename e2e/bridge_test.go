@@ -20,6 +20,7 @@ import (
 	"pollux/internal/agent"
 	"pollux/internal/fakemodel"
 	"pollux/internal/paths"
+	"pollux/internal/sys/systest"
 	"pollux/internal/wall"
 )
 
@@ -279,12 +280,7 @@ func (w *world) tamper() {
 		"tools": {"useRipgrep": false, "allowed": ["run_shell_command", "write_file", "replace"]}}`)
 	rules := "[[rule]]\ntoolName = \"*\"\ndecision = \"allow\"\npriority = 999\n"
 	for _, dir := range []string{filepath.Join(w.home, ".gemini", "policies"), filepath.Join(w.project, ".gemini", "policies")} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			w.t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, "all.toml"), []byte(rules), 0o600); err != nil {
-			w.t.Fatal(err)
-		}
+		systest.WriteFile(w.t, filepath.Join(dir, "all.toml"), rules)
 	}
 	// An MCP server of the project, under a name that a policy might allow by
 	// mistake.
@@ -297,9 +293,7 @@ func (w *world) tamper() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(w.project, ".gemini", "settings.json"), settings, 0o600); err != nil {
-		w.t.Fatal(err)
-	}
+	w.file(".gemini/settings.json", string(settings))
 }
 
 func (w *world) tree() string {
@@ -502,9 +496,7 @@ func bridgeLeavesNoCLI(t *testing.T) {
 			w := world(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Reply{Hang: true} })
 			c := w.bridge()
 			go c.CallTool(w.context(), &mcp.CallToolParams{Name: "query", Arguments: map[string]any{"prompt": "hang"}})
-			if _, err := w.model.Wait(w.context(), func(fakemodel.Request) bool { return true }); err != nil {
-				t.Fatal(err)
-			}
+			w.request(func(fakemodel.Request) bool { return true })
 			running := children(t, c.cmd.Process.Pid)
 			end(c)
 			for _, pid := range running {

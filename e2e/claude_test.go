@@ -75,11 +75,7 @@ func (s screen) press(keys ...string) {
 // screen starts a program in a terminal.
 func (w *world) screen(env []string, argv ...string) screen {
 	w.t.Helper()
-	dir, err := os.MkdirTemp("", "px")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := shortDir(w.t)
 	s, err := editortest.NewScreen(dir, w.project, append(slices.Clone(w.env), env...), 120, 40, argv...)
 	if err != nil {
 		w.t.Fatal(err)
@@ -150,18 +146,7 @@ func TestClaude(t *testing.T) {
 	t.Run("session", claudeSession)
 	t.Run("lock", func(t *testing.T) {
 		w := newClaudeWorld(t, nil)
-		e := w.edit(nil)
-		waitFor(t, "the lock", func() bool { return len(w.claudeLocks()) == 1 })
-		lock := w.claudeLocks()[0]
-		if err := os.Remove(lock); err != nil {
-			t.Fatal(err)
-		}
-		waitFor(t, "the lock again", func() bool { return len(w.claudeLocks()) == 1 })
-		e.Client.Close()
-		e.cmd.Wait()
-		if locks := w.claudeLocks(); len(locks) > 0 {
-			t.Errorf("%v is still there", locks)
-		}
+		w.wantLock(w.claudeLocks)
 	})
 	t.Run("demo", func(t *testing.T) {
 		w := newClaudeWorld(t, nil)
@@ -180,6 +165,28 @@ func TestClaude(t *testing.T) {
 			t.Errorf("left behind: %v", left)
 		}
 	})
+}
+
+// wantLock checks that a companion has a lock, makes a removed one again, and removes it at its
+// end. locks lists the locks. Only the user can read them.
+func (w *world) wantLock(locks func() []string) {
+	w.t.Helper()
+	e := w.edit(nil)
+	waitFor(w.t, "the lock", func() bool { return len(locks()) == 1 })
+	lock := locks()[0]
+	for path, mode := range map[string]os.FileMode{lock: 0o600, filepath.Dir(lock): 0o700} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != mode {
+			w.t.Errorf("%v, %v", info, err)
+		}
+	}
+	if err := os.Remove(lock); err != nil {
+		w.t.Fatal(err)
+	}
+	waitFor(w.t, "the lock again", func() bool { return len(locks()) == 1 })
+	e.quit()
+	if left := locks(); len(left) > 0 {
+		w.t.Errorf("%v is still there", left)
+	}
 }
 
 // A running is a companion that `pollux status` lists.
@@ -287,12 +294,10 @@ func claudeSession(t *testing.T) {
 	})
 	path := w.file("a.txt", "alpha\nbeta\ngamma\n")
 	e := w.edit(nil)
-	if err := e.Update(editor.Snapshot{Files: []editor.File{{
+	e.show(editor.File{
 		Path: path, Active: true, Cursor: &editor.Cursor{Line: 3, Character: 1}, Selection: "beta\ngamma",
 		Range: &editor.Range{Start: editor.Cursor{Line: 2, Character: 1}, End: editor.Cursor{Line: 3, Character: 6}},
-	}}}); err != nil {
-		t.Fatal(err)
-	}
+	})
 	w.writeHome(".claude/settings.json", manual)
 	cli := w.claude(e.env())
 	(&patient{world: w, editor: e, dir: w.project, bin: filepath.Dir(program(t, "claude")), env: e.env()}).wantClaude()
@@ -305,21 +310,11 @@ func claudeSession(t *testing.T) {
 		}
 		return d
 	}
-	accept := func(d editor.Diff, text string) {
-		t.Helper()
-		e.leave(d.ID, text)
-		if res, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: text}); err != nil || res.Status != editor.StatusAccepted {
-			t.Fatalf("%+v, %v", res, err)
-		}
-	}
 
 	step(t, "context", func(t *testing.T) {
 		cli.see("2 lines selected")
 		cli.ask("hello")
-		r, err := w.model.Wait(w.context(), func(r fakemodel.Request) bool { return strings.Contains(r.Text, "hello") })
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := w.wantPrompt("hello")
 		if all := r.System + r.Text; !strings.Contains(all, "lines 2 to 3 from "+path) || !strings.Contains(all, "beta\ngamma") {
 			t.Errorf("the model did not get the selection: %s", all)
 		}
@@ -331,7 +326,7 @@ func claudeSession(t *testing.T) {
 		if d.Original != "alpha\nbeta\ngamma\n" || d.Proposed != "alpha\nBETA\ngamma\n" || d.Agent != "Claude Code" {
 			t.Errorf("the diff is %+v", d)
 		}
-		accept(d, "alpha\nmine\ngamma\n")
+		e.accept(d, "alpha\nmine\ngamma\n")
 		cli.see(changedFile("a.txt"))
 		w.wantFile(path, "alpha\nmine\ngamma\n")
 		e.wantWritten(d)
@@ -370,7 +365,7 @@ func claudeSession(t *testing.T) {
 			if d.Path != path || d.Proposed != test.proposed {
 				t.Fatalf("the diff is %+v, want %q of %s", d, test.proposed, test.name)
 			}
-			accept(d, test.answer)
+			e.accept(d, test.answer)
 			e.wantWritten(d)
 			w.wantFile(path, test.want)
 		}
@@ -384,9 +379,7 @@ func claudeSession(t *testing.T) {
 		if err != nil || res.Status != editor.StatusRefused || !strings.Contains(res.Message, "reject the change") {
 			t.Errorf("%+v, %v", res, err)
 		}
-		if err := e.Reject(w.context(), d.ID); err != nil {
-			t.Fatal(err)
-		}
+		e.reject(d)
 		cli.seeBelow("change old.txt", claudeRejected)
 		w.wantFile(path, "old\n")
 	})
@@ -432,7 +425,7 @@ func claudeSession(t *testing.T) {
 		if first.Agent != "Claude Code" || second.Agent != "Gemini CLI" || second.Path != path {
 			t.Errorf("the diffs are %+v and %+v", first, second)
 		}
-		accept(first, first.Text())
+		e.accept(first, first.Text())
 		cli.see(changedFile("shared.txt"))
 		w.wantFile(path, "new\n")
 		res, err := e.Accept(w.context(), editor.DiffAccept{ID: second.ID, Content: second.Text()})
@@ -449,11 +442,10 @@ func claudeSession(t *testing.T) {
 	// A companion that restarts has the same port and token, and the agent comes back.
 	step(t, "restart", func(t *testing.T) {
 		path := w.file("again.txt", "old\n")
-		e.cmd.Process.Kill()
-		e.cmd.Wait()
+		e.kill()
 		e = w.edit(nil)
 		e.usedBy(cli, "back.txt")
-		accept(proposed(cli, "again.txt"), "mine\n")
+		e.accept(proposed(cli, "again.txt"), "mine\n")
 		cli.see(changedFile("again.txt"))
 		w.wantFile(path, "mine\n")
 	})
@@ -465,7 +457,7 @@ func claudeSession(t *testing.T) {
 		d := proposed(cli, "both.txt")
 		two.ask("hello")
 		two.see(after)
-		accept(d, d.Proposed)
+		e.accept(d, d.Proposed)
 		cli.see(changedFile("both.txt"))
 		w.wantFile(path, "new\n")
 	})
@@ -524,8 +516,7 @@ func TestClaudeTraps(t *testing.T) {
 		// Another user takes the port of a killed companion for a moment, and receives the
 		// token from the agent. The next companion lets the agent in, and not that user.
 		port := w.claudePort()
-		e.cmd.Process.Kill()
-		e.cmd.Wait()
+		e.kill()
 		token := w.stealToken(port)
 		e = w.edit(nil)
 		e.usedBy(cli, "back.txt")
@@ -537,8 +528,7 @@ func TestClaudeTraps(t *testing.T) {
 		}
 		// After a normal end the token is worth nothing, and the agent does not come back.
 		port = w.claudePort()
-		e.Client.Close()
-		e.cmd.Wait()
+		e.quit()
 		token = w.stealToken(port)
 		w.edit(nil)
 		waitFor(t, "the lock", func() bool { return len(w.claudeLocks()) == 1 })
@@ -585,9 +575,7 @@ func claudeSubagents(t *testing.T, w *world, e *plugin, cli screen) {
 		if len(e.closed) > 0 {
 			t.Fatalf("a diff has ended: %+v", next(t, "close", e.closed))
 		}
-		if res, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: "mine\n"}); err != nil || res.Status != editor.StatusAccepted {
-			t.Fatalf("%+v, %v", res, err)
-		}
+		e.accept(d, "mine\n")
 		e.wantWritten(d)
 		w.wantFile(d.Path, "mine\n")
 		cli.see(`Agent "` + filepath.Base(d.Path) + `" finished`)
@@ -677,17 +665,13 @@ func (w *world) handshake(port int, token string, uid int) int {
 func (p *plugin) usedBy(cli screen, name string) {
 	p.t.Helper()
 	path := cli.w.file(name, "")
-	if err := p.Update(editor.Snapshot{Files: []editor.File{{Path: path, Active: true}}}); err != nil {
-		p.t.Fatal(err)
-	}
+	p.show(editor.File{Path: path, Active: true})
 	cli.see("In " + name)
 }
 
 func newClaudeWorld(t *testing.T, script fakemodel.Script) *world {
 	w := newWorld(t, script)
-	if err := os.MkdirAll(filepath.Join(w.home, ".claude"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	w.useClaude()
 	return w
 }
 
@@ -757,9 +741,7 @@ func TestClaudeModes(t *testing.T) {
 				if d.Path != path {
 					t.Errorf("the diff is %+v", d)
 				}
-				if err := e.Reject(w.context(), d.ID); err != nil {
-					t.Fatal(err)
-				}
+				e.reject(d)
 				cli.seeBelow("change "+test.mode, claudeRejected)
 				return
 			}

@@ -14,6 +14,7 @@ import (
 	"pollux/internal/editor"
 	"pollux/internal/fakemodel"
 	"pollux/internal/ide/geminiide/client"
+	"pollux/internal/sys/systest"
 )
 
 // write returns a model that writes one file and then says so.
@@ -79,12 +80,6 @@ func TestGemini(t *testing.T) {
 		cli.expect(asks)
 		return d
 	}
-	accept := func(d editor.Diff, text string) {
-		t.Helper()
-		if res, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: text}); err != nil || res.Status != editor.StatusAccepted {
-			t.Fatalf("accept = %+v, %v", res, err)
-		}
-	}
 	// state waits until a diff is in a state.
 	state := func(e *plugin, d editor.Diff, want string) {
 		t.Helper()
@@ -118,10 +113,7 @@ func TestGemini(t *testing.T) {
 		cli.expect("a.go (active)")
 		cli.prompt("hello there")
 		cli.expect(after)
-		r, err := w.model.Wait(w.context(), func(r fakemodel.Request) bool { return strings.Contains(r.Prompt, "hello there") })
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := w.prompted("hello there")
 		got := editorContext(t, r.Text)
 		want := map[string]any{
 			"activeFile":     map[string]any{"path": a, "cursor": map[string]any{"line": 1.0, "character": 9.0}, "selectedText": "package"},
@@ -134,10 +126,7 @@ func TestGemini(t *testing.T) {
 		e.Update(editor.Snapshot{Files: []editor.File{{Path: b, Focused: 20, Active: true, Cursor: &editor.Cursor{Line: 2, Character: 1}}}})
 		cli.expect("1 open file")
 		cli.prompt("and now")
-		r, err = w.model.Wait(w.context(), func(r fakemodel.Request) bool { return strings.Contains(r.Prompt, "and now") })
-		if err != nil {
-			t.Fatal(err)
-		}
+		r = w.prompted("and now")
 		if !strings.Contains(r.Prompt, "filesClosed") || !strings.Contains(r.Prompt, "activeFileChanged") {
 			t.Errorf("the second prompt came with %q, want the changes", r.Prompt)
 		}
@@ -165,16 +154,14 @@ func TestGemini(t *testing.T) {
 			}
 		}
 		empty := filepath.Join(w.home, "empty")
-		if err := os.Mkdir(empty, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		systest.MakeDir(t, empty)
 		two = w.gemini(current, append(env, "TMPDIR="+empty, "TERM_PROGRAM=sublime")) // without it the CLI detects no editor
 		two.ideStatus("Connected to")
 		if all := e.agents(t); len(all) != 2 || all[0].Transport != "stdio" && all[1].Transport != "stdio" {
 			t.Fatalf("connected: %+v, want one client on stdio", all)
 		}
 		path := w.file("stdio.txt", "one\n")
-		accept(proposed(two, e, "stdio.txt"), "one\nover stdio\n")
+		e.accept(proposed(two, e, "stdio.txt"), "one\nover stdio\n")
 		two.expect(changedFile("stdio.txt"))
 		w.wantFile(path, "one\nover stdio\n")
 	})
@@ -185,16 +172,14 @@ func TestGemini(t *testing.T) {
 		if d.Path != path || d.Original != "one\n" || d.Proposed != "one\ntwo\n" || !d.Exists {
 			t.Errorf("diff/open said %+v", d)
 		}
-		accept(d, "one\nthree\n")
+		e.accept(d, "one\nthree\n")
 		cli.expect(changedFile("edits.txt"))
 		w.wantFile(path, "one\nthree\n")
 	})
 	step(t, "reject", func(t *testing.T) {
 		path := w.file("rejected.txt", "one\n")
 		d := proposed(cli, e, "rejected.txt")
-		if err := e.Reject(w.context(), d.ID); err != nil {
-			t.Fatal(err)
-		}
+		e.reject(d)
 		cli.expect("Request cancelled")
 		cli.expect(ready)
 		w.wantFile(path, "one\n")
@@ -262,7 +247,7 @@ func TestGemini(t *testing.T) {
 			t.Errorf("accept of an empty text = %+v, %v; want a warning", res, err)
 		}
 		w.wantFile(path, "one\n")
-		accept(d, "rest\n")
+		e.accept(d, "rest\n")
 		cli.expect(changedFile("empty.txt"))
 		w.wantFile(path, "rest\n")
 	})
@@ -274,7 +259,7 @@ func TestGemini(t *testing.T) {
 	} {
 		step(t, "trap 7, "+test.name, func(t *testing.T) {
 			path := w.file(test.name, test.before)
-			accept(proposed(cli, e, test.name), test.accepted)
+			e.accept(proposed(cli, e, test.name), test.accepted)
 			cli.expect(changedFile(test.name))
 			w.wantFile(path, test.want)
 		})
@@ -305,7 +290,7 @@ func TestGemini(t *testing.T) {
 		d := proposed(cli, e, "cancelled.txt")
 		cli.keys("\x03")
 		cli.expect("Request cancelled")
-		accept(d, "two, edited\n")
+		e.accept(d, "two, edited\n")
 		state(e, d, editor.StateAccepted)
 		if c := e.closeOf(d.ID); c.Reason != editor.ReasonUnwritten {
 			t.Errorf("diff/close said %+v", c)
@@ -326,13 +311,11 @@ func TestGemini(t *testing.T) {
 	step(t, "trap 7, two CLIs", func(t *testing.T) {
 		path := w.file("both.txt", "one\n")
 		d1, d2 := proposed(cli, e, "first"), proposed(two, e, "second")
-		if err := e.Reject(w.context(), d2.ID); err != nil {
-			t.Fatal(err)
-		}
+		e.reject(d2)
 		two.expect("Request cancelled")
 		two.expect(ready)
 		w.wantFile(path, "one\n")
-		accept(d1, d1.Text())
+		e.accept(d1, d1.Text())
 		cli.expect(changedFile("first"))
 		w.wantFile(path, "first\n")
 	})
@@ -348,8 +331,7 @@ func TestGemini(t *testing.T) {
 			t.Fatalf("save = %+v, %v", res, err)
 		}
 		w.wantFile(orphan.Path, "two, saved\n")
-		other.Client.Close()
-		other.cmd.Wait()
+		other.quit()
 	})
 	// Trap 8: Ctrl-C closes the diff without suppressNotification.
 	step(t, "trap 8, interrupt", func(t *testing.T) {
@@ -371,9 +353,7 @@ func TestGemini(t *testing.T) {
 		if _, err := e.Status(w.context()); err != nil {
 			t.Fatal(err)
 		}
-		e.cmd.Process.Kill()
-		<-e.Done()
-		e.cmd.Wait()
+		e.kill()
 		if out := w.pollux("journal"); !strings.Contains(out, d.ID) || !strings.Contains(out, "orphaned, edited") {
 			t.Errorf("the journal lists %q", out)
 		}
@@ -482,9 +462,7 @@ func TestCompanionRestarted(t *testing.T) {
 	cli := e.gemini(w)
 	// The CLI is connected once it has the context. (/ide status would already
 	// show what /ide enable shows.)
-	if err := e.Update(editor.Snapshot{Files: []editor.File{{Path: path, Active: true}}}); err != nil {
-		t.Fatal(err)
-	}
+	e.show(editor.File{Path: path, Active: true})
 	cli.expect("1 open file")
 	// The CLI's old connection tries twice to reconnect. A failure after /ide
 	// enable would close the new connection, so wait for both.
@@ -497,9 +475,7 @@ func TestCompanionRestarted(t *testing.T) {
 	for _, pid := range append(children(t, cli.cmd.Process.Pid), cli.cmd.Process.Pid) {
 		resume = append(resume, suspend(t, pid))
 	}
-	e.cmd.Process.Kill()
-	<-e.Done()
-	e.cmd.Wait()
+	e.kill()
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", e.info.Port))
 	if err != nil {
 		t.Fatal(err)
@@ -521,9 +497,7 @@ func TestCompanionRestarted(t *testing.T) {
 	cli.expect("Connected to Test Editor")
 	cli.prompt("change it")
 	d := next(t, "diff", again.opened)
-	if _, err := again.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: d.Text()}); err != nil {
-		t.Fatal(err)
-	}
+	again.accept(d, d.Text())
 	cli.expect(after)
 	w.wantFile(path, "two\n")
 }
@@ -551,9 +525,7 @@ func TestOldRelease(t *testing.T) {
 	cli.prompt("change it")
 	d := next(t, "diff", e.opened)
 	cli.expect(asks)
-	if _, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: "one\nthree"}); err != nil {
-		t.Fatal(err)
-	}
+	e.accept(d, "one\nthree")
 	cli.expect(after)
 	w.wantFile(path, "one\nthree")
 }

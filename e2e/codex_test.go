@@ -13,6 +13,7 @@ import (
 
 	"pollux/internal/editor"
 	"pollux/internal/fakemodel"
+	"pollux/internal/sys/systest"
 )
 
 // installCodex writes Codex CLI's settings. It returns the command, and the variable
@@ -74,16 +75,6 @@ func newCodexWorld(t *testing.T) *world {
 	return w
 }
 
-// prompted returns what the model receives for a prompt.
-func (w *world) prompted(prompt string) string {
-	w.t.Helper()
-	r, err := w.model.Wait(w.context(), func(r fakemodel.Request) bool { return strings.Contains(r.Prompt, prompt) })
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return r.Prompt
-}
-
 // waitOpen waits until the companion shares a number of files.
 func (e *plugin) waitOpen(t *testing.T, files int) {
 	t.Helper()
@@ -103,22 +94,20 @@ func TestCodex(t *testing.T) {
 		a, b := w.file("a.txt", "alpha\nbeta\ngamma\n"), w.file("b.txt", "b\n")
 		e := w.edit(nil)
 		waitExists(t, w.codexSocket())
-		if err := e.Update(editor.Snapshot{Files: []editor.File{
-			{
+		e.show(
+			editor.File{
 				Path: a, Active: true, Focused: 3, Cursor: &editor.Cursor{Line: 3, Character: 6}, Selection: "beta\ngamma",
 				Range: &editor.Range{Start: editor.Cursor{Line: 2, Character: 1}, End: editor.Cursor{Line: 3, Character: 6}},
 			},
-			{Path: b, Focused: 2},
-			{Path: w.file(".env", "SECRET=1\n"), Focused: 1},
-		}}); err != nil {
-			t.Fatal(err)
-		}
+			editor.File{Path: b, Focused: 2},
+			editor.File{Path: w.file(".env", "SECRET=1\n"), Focused: 1},
+		)
 		cli := w.codex()
 		cli.ask("/ide")
 		cli.see("IDE context is on")
 		cli.ask("hello")
 		cli.see(after)
-		got, want := w.prompted("hello"), "# Context from my IDE setup:\n\n## Active file: a.txt\n\n"+
+		got, want := w.prompted("hello").Prompt, "# Context from my IDE setup:\n\n## Active file: a.txt\n\n"+
 			"## Active selection of the file:\nbeta\ngamma\n## Open tabs:\n- a.txt: a.txt\n- b.txt: b.txt\n\n"+
 			"## My request for Codex:\nhello"
 		if strings.TrimSpace(got) != want {
@@ -134,8 +123,7 @@ func TestCodex(t *testing.T) {
 		w.sends(t, cli, "Codex CLI", "a.txt lines 2-3")
 		kill(cli.PID)
 		waitFor(t, "the end of the agent", func() bool { return len(e.agents(t)) == 0 })
-		e.Client.Close()
-		e.cmd.Wait()
+		e.quit()
 		if _, err := os.Lstat(w.codexSocket()); !os.IsNotExist(err) {
 			t.Errorf("the socket is still there: %v", err)
 		}
@@ -143,9 +131,7 @@ func TestCodex(t *testing.T) {
 	// A socket that another program serves stays with it, before and after.
 	t.Run("another program", func(t *testing.T) {
 		w := newCodexWorld(t)
-		if err := os.Mkdir(filepath.Dir(w.codexSocket()), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		systest.MakeDir(t, filepath.Dir(w.codexSocket()))
 		other := listenAt(t, w.codexSocket())
 		e := w.edit(nil)
 		e.open(t, w.file("a.txt", "a\n"))
@@ -160,7 +146,7 @@ func TestCodex(t *testing.T) {
 		cli.ask("/ide")
 		cli.see("IDE context is on")
 		cli.ask("first")
-		if got := w.prompted("first"); !strings.Contains(got, "Active file: a.txt") {
+		if got := w.prompted("first").Prompt; !strings.Contains(got, "Active file: a.txt") {
 			t.Errorf("the model receives %q", got)
 		}
 
@@ -173,11 +159,10 @@ func TestCodex(t *testing.T) {
 		other.want(t, "after the companion stepped back")
 		cli.see(after)
 		cli.ask("second")
-		if got := w.prompted("second"); strings.Contains(got, "a.txt") {
+		if got := w.prompted("second").Prompt; strings.Contains(got, "a.txt") {
 			t.Errorf("the model receives %q", got)
 		}
-		e.Client.Close()
-		e.cmd.Wait()
+		e.quit()
 		other.want(t, "after the companion has ended")
 	})
 	// Idle connections and junk of other programs keep nothing from Codex CLI.
@@ -205,7 +190,7 @@ func TestCodex(t *testing.T) {
 			dial(junk)
 		}
 		cli.ask("first")
-		if got := w.prompted("first"); !strings.Contains(got, "Active file: a.txt") {
+		if got := w.prompted("first").Prompt; !strings.Contains(got, "Active file: a.txt") {
 			t.Errorf("the model receives %q", got)
 		}
 		waitNote(t, e, "")
@@ -215,9 +200,7 @@ func TestCodex(t *testing.T) {
 		w := newCodexWorld(t)
 		elsewhere := t.TempDir()
 		theirs := filepath.Join(elsewhere, "theirs.txt")
-		if err := os.WriteFile(theirs, []byte("x\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		systest.WriteFile(t, theirs, "x\n")
 		owner := w.edit(func(p *editor.InitializeParams) { p.Roots = []string{elsewhere} })
 		owner.open(t, theirs)
 		waitExists(t, w.codexSocket())
@@ -228,7 +211,7 @@ func TestCodex(t *testing.T) {
 		cli.ask("/ide")
 		cli.see("IDE context is on")
 		cli.ask("first")
-		if got := w.prompted("first"); !strings.Contains(got, "Active file: mine.txt") || strings.Contains(got, "theirs") {
+		if got := w.prompted("first").Prompt; !strings.Contains(got, "Active file: mine.txt") || strings.Contains(got, "theirs") {
 			t.Errorf("the model receives %q", got)
 		}
 		cli.see(after)
@@ -236,11 +219,10 @@ func TestCodex(t *testing.T) {
 			t.Errorf("the owner has the agents %v, the other one %v", a, b)
 		}
 		// The other one takes over, even from a killed one.
-		owner.cmd.Process.Kill()
-		owner.cmd.Wait()
+		owner.kill()
 		waitFor(t, "a new owner", func() bool { return listens(w.codexSocket()) })
 		cli.ask("second")
-		if got := w.prompted("second"); !strings.Contains(got, "Active file: mine.txt") {
+		if got := w.prompted("second").Prompt; !strings.Contains(got, "Active file: mine.txt") {
 			t.Errorf("the model receives %q", got)
 		}
 	})

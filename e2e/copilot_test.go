@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -40,7 +39,7 @@ const copilotReady = "/ commands"
 // starts, it connects some times.
 func (w *world) copilotConnects(e *plugin, cli screen) {
 	w.t.Helper()
-	e.show(w, editor.File{Path: w.file("open.txt", "")})
+	e.show(editor.File{Active: true, Path: w.file("open.txt", "")})
 	cli.see("@open.txt")
 	waitFor(w.t, "the agent", func() bool { return len(e.agents(w.t)) == 1 })
 }
@@ -72,24 +71,6 @@ func (w *world) copilotLocks() []string {
 	return locks
 }
 
-// show makes a file the only one that is open.
-func (e *plugin) show(w *world, file editor.File) {
-	w.t.Helper()
-	file.Active = true
-	if err := e.Update(editor.Snapshot{Files: []editor.File{file}}); err != nil {
-		w.t.Fatal(err)
-	}
-}
-
-// accepted accepts a diff as it is proposed.
-func (e *plugin) accepted(w *world, d editor.Diff) {
-	w.t.Helper()
-	res, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: d.Proposed})
-	if err != nil || res.Status != editor.StatusAccepted {
-		w.t.Fatalf("%+v, %v", res, err)
-	}
-}
-
 // Copilot CLI, the real one, and a scripted editor.
 func TestCopilot(t *testing.T) {
 	copilotCommand(t)
@@ -99,23 +80,7 @@ func TestCopilot(t *testing.T) {
 	t.Run("session", copilotSession)
 	t.Run("lock", func(t *testing.T) {
 		w := newCopilotWorld(t, nil)
-		e := w.edit(nil)
-		waitFor(t, "the lock", func() bool { return len(w.copilotLocks()) == 1 })
-		lock := w.copilotLocks()[0]
-		for path, mode := range map[string]os.FileMode{lock: 0o600, filepath.Dir(lock): 0o700} {
-			if info, err := os.Stat(path); err != nil || info.Mode().Perm() != mode {
-				t.Errorf("%v, %v", info, err)
-			}
-		}
-		if err := os.Remove(lock); err != nil {
-			t.Fatal(err)
-		}
-		waitFor(t, "the lock again", func() bool { return len(w.copilotLocks()) == 1 })
-		e.Client.Close()
-		e.cmd.Wait()
-		if locks := w.copilotLocks(); len(locks) > 0 {
-			t.Errorf("%v is still there", locks)
-		}
+		w.wantLock(w.copilotLocks)
 	})
 }
 
@@ -170,9 +135,7 @@ func copilotSession(t *testing.T) {
 	// rejected waits until an agent has received a rejection.
 	rejected := func(cli screen, d editor.Diff) {
 		t.Helper()
-		if err := e.Reject(w.context(), d.ID); err != nil {
-			t.Fatal(err)
-		}
+		e.reject(d)
 		cli.seeBelow("change "+filepath.Base(d.Path), "cancelled by user")
 	}
 
@@ -201,15 +164,15 @@ func copilotSession(t *testing.T) {
 	// and /ide connects it again.
 	step(t, "restart", func(t *testing.T) {
 		path := w.file("again.txt", "beta\n")
-		e.cmd.Process.Kill()
-		e.cmd.Wait()
+		e.kill()
 		e = w.edit(func(p *editor.InitializeParams) { p.Diagnostics = true })
 		waitFor(t, "one lock", func() bool { return len(w.copilotLocks()) == 1 })
 		cli.ask("/ide")
 		cli.see("Select an IDE")
 		cli.press("Enter")
 		waitFor(t, "the agent", func() bool { return len(e.agents(t)) == 1 })
-		e.accepted(w, proposed(cli, "again.txt"))
+		d := proposed(cli, "again.txt")
+		e.accept(d, d.Proposed)
 		cli.see(changedFile("again.txt"))
 		w.wantFile(path, "BETA\n")
 	})
@@ -224,17 +187,14 @@ func copilotSession(t *testing.T) {
 	e.mu.Unlock()
 	step(t, "context", func(t *testing.T) {
 		secret := w.file(".env", "TOKEN=hidden-word\n")
-		e.show(w, editor.File{Path: secret, Cursor: &editor.Cursor{Line: 1, Character: 1}, Selection: "hidden-word"})
-		e.show(w, editor.File{
-			Path: path, Cursor: &editor.Cursor{Line: 3, Character: 6}, Selection: "beta\ngamma",
+		e.show(editor.File{Active: true, Path: secret, Cursor: &editor.Cursor{Line: 1, Character: 1}, Selection: "hidden-word"})
+		e.show(editor.File{
+			Active: true, Path: path, Cursor: &editor.Cursor{Line: 3, Character: 6}, Selection: "beta\ngamma",
 			Range: &editor.Range{Start: editor.Cursor{Line: 2, Character: 1}, End: editor.Cursor{Line: 3, Character: 6}},
 		})
 		cli.see("@a.txt")
 		cli.ask("hello")
-		r, err := w.model.Wait(w.context(), func(r fakemodel.Request) bool { return strings.Contains(r.Prompt, "hello") })
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := w.prompted("hello")
 		if !strings.Contains(r.Text, "File: a.txt") || !strings.Contains(r.Text, "beta\ngamma") || strings.Contains(r.Text, "hidden-word") {
 			t.Errorf("the model got %s", r.Text)
 		}
@@ -285,7 +245,7 @@ func copilotSession(t *testing.T) {
 		if err != nil || res.Status != editor.StatusRefused || !strings.Contains(res.Message, "ignores edits") {
 			t.Errorf("%+v, %v", res, err)
 		}
-		e.accepted(w, d)
+		e.accept(d, d.Proposed)
 		cli.see(changedFile("edited.txt"))
 		w.wantFile(path, "alpha\nBETA\ngamma\n")
 		e.wantWritten(d)
@@ -317,7 +277,7 @@ func copilotSession(t *testing.T) {
 			}
 			// A view may show other line endings.
 			d.Proposed = strings.ReplaceAll(d.Proposed, "\r\n", "\n")
-			e.accepted(w, d)
+			e.accept(d, d.Proposed)
 			e.wantWritten(d)
 			w.wantFile(d.Path, test.want)
 		}
@@ -337,7 +297,7 @@ func copilotSession(t *testing.T) {
 		if second.Path != path || second.Proposed != "theirs\n" {
 			t.Fatalf("the diff is %+v", second)
 		}
-		e.accepted(w, second)
+		e.accept(second, second.Proposed)
 		saved(t, theirs)
 		rejected(cli, first)
 		w.wantFile(path, "beta\n")

@@ -109,8 +109,7 @@ func TestDoctorAgents(t *testing.T) {
 			if err := os.Chmod(dir, 0o700); err != nil {
 				t.Fatal(err)
 			}
-			p.editor.Client.Close()
-			p.editor.cmd.Wait()
+			p.editor.quit()
 			finds("failed companion")
 			cli.ask("/ide on")
 			waitFor(t, "the second answer", func() bool { return strings.Count(cli.Text(), failed) == 2 })

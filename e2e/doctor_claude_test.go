@@ -14,6 +14,7 @@ import (
 	"pollux/internal/doctor"
 	"pollux/internal/editor"
 	"pollux/internal/fakemodel"
+	"pollux/internal/sys/systest"
 )
 
 // noProcess is above the limits of all systems.
@@ -136,9 +137,7 @@ func TestDoctorClaude(t *testing.T) {
 		"a symbolic link": {bare: true, want: []string{"failed symlink"}, cli: searches, make: func(p *patient) {
 			p.set(auto)
 			link := filepath.Join(p.home, "link")
-			if err := os.Symlink(p.project, link); err != nil {
-				p.t.Fatal(err)
-			}
+			systest.Link(p.t, p.project, link)
 			p.newIDE("127.0.0.1", link, nil)
 		}},
 		"a folder below": {bare: true, want: []string{"failed workspace"}, cli: searches, make: func(p *patient) {
@@ -172,7 +171,7 @@ func TestDoctorClaude(t *testing.T) {
 			p.newIDE("127.0.0.1", p.project, func(lock map[string]any) { delete(lock, "transport") })
 		}},
 		"a companion that was killed": {want: []string{"failed companion", "warning stale"}, cli: deletes,
-			then: func(p *patient) { inEditor(p); p.kill() }},
+			then: func(p *patient) { inEditor(p); p.editor.kill() }},
 		"auto mode": {want: []string{"warning mode"}, cli: writes, then: inEditor,
 			make: func(p *patient) { p.claudeSettings(`{"permissions": {"defaultMode": "auto"}}`, "") }},
 		"no mode": {want: []string{"warning mode"}, cli: writes, then: inEditor,

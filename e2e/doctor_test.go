@@ -20,6 +20,7 @@ import (
 	"pollux/internal/doctor"
 	"pollux/internal/editor"
 	"pollux/internal/fakemodel"
+	"pollux/internal/sys/systest"
 )
 
 // A patient is a world that doctor examines: a companion with an editor, and
@@ -102,19 +103,7 @@ func (p *patient) tamper(change func(f map[string]any)) {
 
 func (p *patient) write(path, text string) {
 	p.t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		p.t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		p.t.Fatal(err)
-	}
-}
-
-// kill kills the companion, whose files remain.
-func (p *patient) kill() {
-	p.editor.cmd.Process.Kill()
-	<-p.editor.Done()
-	p.editor.cmd.Wait()
+	systest.WriteFile(p.t, path, text)
 }
 
 // environ returns the environment of the terminal.
@@ -333,7 +322,7 @@ func TestDoctor(t *testing.T) {
 				p.tamper(func(f map[string]any) { noStdio(f); f["port"] = n })
 			}},
 		"a companion that was killed": {unit: true, want: []string{"failed companion/stale"}, cli: disconnected,
-			then: func(p *patient) { p.kill() }},
+			then: func(p *patient) { p.editor.kill() }},
 		"a stopped companion": {unit: true, want: []string{"failed companion/port"},
 			then: func(p *patient) {
 				p.tamper(noStdio)
@@ -489,9 +478,7 @@ func TestDoctor(t *testing.T) {
 func (p *patient) toolsOnly(names ...string) string {
 	p.t.Helper()
 	dir := filepath.Join(p.home, "bin")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		p.t.Fatal(err)
-	}
+	systest.MakeDir(p.t, dir)
 	for _, n := range append(names, "bash", "ps") {
 		path := filepath.Join(p.bin, n)
 		if _, err := os.Stat(path); err != nil {
@@ -499,9 +486,7 @@ func (p *patient) toolsOnly(names ...string) string {
 				p.t.Fatal(err)
 			}
 		}
-		if err := os.Symlink(path, filepath.Join(dir, n)); err != nil {
-			p.t.Fatal(err)
-		}
+		systest.Link(p.t, path, filepath.Join(dir, n))
 	}
 	return dir
 }
@@ -685,9 +670,7 @@ func TestDoctorFixFollowsNoLink(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(p.tmp(), "gemini", "ide")
-	if err := os.Symlink(precious, filepath.Join(dir, "gemini-ide-server-4194303-8.json")); err != nil {
-		t.Fatal(err)
-	}
+	systest.Link(t, precious, filepath.Join(dir, "gemini-ide-server-4194303-8.json"))
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
@@ -856,9 +839,7 @@ func (p *patient) chroot(script string) []string {
 		p.t.Skip("needs root")
 	}
 	root := filepath.Join(p.home, "root")
-	if err := os.Mkdir(root, 0o755); err != nil {
-		p.t.Fatal(err)
-	}
+	systest.MakeDir(p.t, root)
 	return []string{"unshare", "-m", "sh", "-ec", `R=` + root + `
 		mount -t tmpfs none $R
 		for d in usr bin sbin lib lib64 etc proc dev root home work tmp opt; do

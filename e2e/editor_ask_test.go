@@ -1,13 +1,13 @@
 package e2e
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"pollux/editors/editortest"
 	"pollux/internal/fakemodel"
+	"pollux/internal/sys/systest"
 )
 
 // A question to another agent from the editor: the answer appears in a buffer, the next
@@ -21,9 +21,7 @@ func TestEditorQuestion(t *testing.T) {
 			return fakemodel.Say("It says café.")
 		})
 		dir := t.TempDir()
-		if err := os.Symlink(geminiCLI(t), filepath.Join(dir, "gemini")); err != nil {
-			t.Fatal(err)
-		}
+		systest.Link(t, geminiCLI(t), filepath.Join(dir, "gemini"))
 		w.addPath(dir)
 		w.addPath(filepath.Dir(polluxBinary))
 		d := w.sit(kind, w.file("a.txt", "one\ntwo\nthree\n"))

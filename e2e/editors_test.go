@@ -18,6 +18,7 @@ import (
 	"pollux/internal/fakemodel"
 	"pollux/internal/ide/geminiide"
 	"pollux/internal/ide/geminiide/client"
+	"pollux/internal/sys/systest"
 )
 
 // A desk is a real editor in a terminal, with Pollux's plugin installed as a
@@ -46,11 +47,7 @@ func (w *world) begin(kind editortest.Kind, files ...string) *desk {
 		}
 		w.t.Skip(err)
 	}
-	dir, err := os.MkdirTemp("", "px") // socket paths must be short
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := shortDir(w.t)
 	cli := installed(w.t, "gemini-"+current, "node_modules", ".bin")
 	path := strings.Join(append(w.path, filepath.Dir(polluxBinary), cli, os.Getenv("PATH")), ":")
 	w.env = append(w.env, "PATH="+path, "SHELL=/bin/bash", "REMOTE_CONTAINERS=1", "EDITOR=", "COLUMNS=", "LINES=")
@@ -137,6 +134,30 @@ func (d *desk) shows(path string) {
 	d.t.Helper()
 	d.until(d.State.Shown, path)
 	d.until(d.State.Ready, path)
+}
+
+// propose lets a CLI propose a change.
+func (d *desk) propose(c *client.CLI, path, text string) {
+	d.t.Helper()
+	if err := c.OpenDiff(d.context(), path, text); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// review lets a CLI propose a change, and waits until the user can decide.
+func (d *desk) review(c *client.CLI, path, text string) {
+	d.t.Helper()
+	d.propose(c, path, text)
+	d.shows(path)
+}
+
+// resize changes the size of the editor's terminal.
+func (d *desk) resize(columns, lines int) {
+	d.t.Helper()
+	if err := d.Resize(columns, lines); err != nil {
+		d.t.Fatal(err)
+	}
+	d.until(d.State.Width, strconv.Itoa(columns))
 }
 
 // settle sets the time in milliseconds that a diff must be in view before the
@@ -259,13 +280,18 @@ func accepted(t *testing.T, c *client.CLI) string {
 	return p.Content
 }
 
+func wantAccepted(t *testing.T, c *client.CLI, want string) {
+	t.Helper()
+	if got := accepted(t, c); got != want {
+		t.Errorf("accepted %q, want %q", got, want)
+	}
+}
+
 // written waits as accepted does and then writes the file, as the CLI does.
 func written(t *testing.T, c *client.CLI, path string) string {
 	t.Helper()
 	text := accepted(t, c)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, path, text)
 	return text
 }
 
@@ -408,6 +434,14 @@ func eachEditor(t *testing.T, test func(t *testing.T, kind editortest.Kind, h ha
 	}
 }
 
+// eachVim runs a test with Vim and with Neovim, while other tests run.
+func eachVim(t *testing.T, test func(t *testing.T, kind editortest.Kind)) {
+	t.Parallel()
+	for _, name := range []string{"nvim", "vim"} {
+		t.Run(name, func(t *testing.T) { test(t, kindOf(name)) })
+	}
+}
+
 // The user asks a question about lines from the editor. The CLI starts for the
 // first question, and each question contains the file.
 func TestEditorAsks(t *testing.T) {
@@ -459,10 +493,7 @@ func idle(t *testing.T, kind editortest.Kind, text string) (d *desk, c *client.C
 func waits(t *testing.T, kind editortest.Kind, before, proposed string) (d *desk, c *client.CLI, path string) {
 	t.Helper()
 	d, c, path = idle(t, kind, before)
-	if err := c.OpenDiff(d.context(), path, proposed); err != nil {
-		t.Fatal(err)
-	}
-	d.shows(path)
+	d.review(c, path, proposed)
 	return d, c, path
 }
 
@@ -476,10 +507,7 @@ func TestEditorEveryWayOut(t *testing.T) {
 		again := func() {
 			t.Helper()
 			if !first {
-				if err := c.OpenDiff(d.context(), path, "one\ntwo\n"); err != nil {
-					t.Fatal(err)
-				}
-				d.shows(path)
+				d.review(c, path, "one\ntwo\n")
 			}
 			first = false
 			d.enter()
@@ -533,10 +561,7 @@ func TestEditorBytes(t *testing.T) {
 		// A new file, and a file with many lines.
 		path := filepath.Join(w.project, "new.txt")
 		big := strings.Repeat("a line of text\n", 20000)
-		if err := c.OpenDiff(d.context(), path, big); err != nil {
-			t.Fatal(err)
-		}
-		d.shows(path)
+		d.review(c, path, big)
 		d.command("accept")
 		if got := accepted(t, c); got != big {
 			t.Errorf("%d bytes came back as %d", len(big), len(got))
@@ -560,15 +585,12 @@ func TestVimEncoding(t *testing.T) {
 	t.Run("utf-8 in the vimrc", func(t *testing.T) {
 		w := newWorld(t, silent)
 		w.env = append(w.env, "LC_ALL=C")
-		w.config(".vim/vimrc", "set encoding=utf-8\n")
+		w.writeHome(".vim/vimrc", "set encoding=utf-8\n")
 		path := w.file("a.txt", "one\n")
 		d := w.sit(kindOf("vim"), path)
 		c := d.cli()
 		const text = "naïve → 日本\n"
-		if err := c.OpenDiff(d.context(), path, text); err != nil {
-			t.Fatal(err)
-		}
-		d.shows(path)
+		d.review(c, path, text)
 		d.command("accept")
 		if got := written(t, c, path); got != text {
 			t.Errorf("%q came back as %q", text, got)
@@ -576,10 +598,7 @@ func TestVimEncoding(t *testing.T) {
 	})
 	t.Run("changed while Pollux runs", func(t *testing.T) {
 		d, c, _ := waits(t, kindOf("vim"), "one\n", "naïve\n")
-		if err := d.Resize(90, 50); err != nil {
-			t.Fatal(err)
-		}
-		d.until(d.State.Width, "90")
+		d.resize(90, 50)
 		d.press(":set encoding=latin1", "Enter")
 		d.see("Vim uses the encod...") // a longer text would ask for Enter
 		d.see("to your vimrc and restart Vim")
@@ -597,14 +616,8 @@ func TestEditorHunks(t *testing.T) {
 		}{{"side by side", 180}, {"inline", 90}} { // columns
 			t.Run(view.name, func(t *testing.T) {
 				d, c, path := idle(t, kind, "a\nb\nc\nd\ne\n")
-				if err := d.Resize(view.width, 50); err != nil {
-					t.Fatal(err)
-				}
-				d.until(d.State.Width, strconv.Itoa(view.width))
-				if err := c.OpenDiff(d.context(), path, "A\nb\nc\nd\nE\nf"); err != nil {
-					t.Fatal(err)
-				}
-				d.shows(path)
+				d.resize(view.width, 50)
+				d.review(c, path, "A\nb\nc\nd\nE\nf")
 				d.enter()
 				d.press(h.nextHunk...)
 				d.until(d.State.Line, "5")
@@ -619,9 +632,7 @@ func TestEditorHunks(t *testing.T) {
 				d.press(h.acceptHunk...)
 				d.holds(d.State.Proposal, "a\nb\nc\nd\nE\nf")
 				d.press(h.accepts[0]...)
-				if got, want := accepted(t, c), "a\nb\nc\nd\nE\nf"; got != want {
-					t.Errorf("accepted %q, want %q", got, want)
-				}
+				wantAccepted(t, c, "a\nb\nc\nd\nE\nf")
 			})
 		}
 	})
@@ -630,27 +641,24 @@ func TestEditorHunks(t *testing.T) {
 // Many users of Vim leave Insert mode with Ctrl-C, and repeat it. Two in Normal mode
 // accepted the change.
 func TestVimCtrlC(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"nvim", "vim"} {
-		t.Run(name, func(t *testing.T) {
-			d, c, path := waits(t, kindOf(name), "one\n", "one\ntwo\n")
-			d.enter()
-			if text := d.ask("execute('map <C-c>')"); strings.Contains(text, "Pollux") {
-				t.Errorf("Ctrl-C waits for another key: %s", text)
-			}
-			d.press("gg", "i")
-			d.until("mode()", "i")
-			d.press("zz")
-			d.holds(d.State.Proposal, "zzone\ntwo\n")
-			if err := d.Hold(3, 200*time.Millisecond, "C-c"); err != nil {
-				t.Fatal(err)
-			}
-			d.until("mode()", "n")
-			d.press(":let g:done = 1", "Enter") // after the others
-			d.until("get(g:, 'done')", "1")
-			d.undecided(c, path, "zzone\ntwo\n")
-		})
-	}
+	eachVim(t, func(t *testing.T, kind editortest.Kind) {
+		d, c, path := waits(t, kind, "one\n", "one\ntwo\n")
+		d.enter()
+		if text := d.ask("execute('map <C-c>')"); strings.Contains(text, "Pollux") {
+			t.Errorf("Ctrl-C waits for another key: %s", text)
+		}
+		d.press("gg", "i")
+		d.until("mode()", "i")
+		d.press("zz")
+		d.holds(d.State.Proposal, "zzone\ntwo\n")
+		if err := d.Hold(3, 200*time.Millisecond, "C-c"); err != nil {
+			t.Fatal(err)
+		}
+		d.until("mode()", "n")
+		d.press(":let g:done = 1", "Enter") // after the others
+		d.until("get(g:, 'done')", "1")
+		d.undecided(c, path, "zzone\ntwo\n")
+	})
 }
 
 // removedColors evaluates to the colours of removed lines in Vim and Neovim.
@@ -674,14 +682,8 @@ func TestEditorInline(t *testing.T) {
 		for _, text := range texts {
 			t.Run(text.name, func(t *testing.T) {
 				d, c, path := idle(t, kind, text.before)
-				if err := d.Resize(90, 50); err != nil {
-					t.Fatal(err)
-				}
-				d.until(d.State.Width, "90")
-				if err := c.OpenDiff(d.context(), path, text.proposed); err != nil {
-					t.Fatal(err)
-				}
-				d.shows(path)
+				d.resize(90, 50)
+				d.review(c, path, text.proposed)
 				both := func() bool { return strings.Count(d.Text(), "taken away") == 2 }
 				waitFor(t, "the removed line in the view and in the file", both)
 				d.enter()
@@ -707,32 +709,22 @@ func TestEditorInline(t *testing.T) {
 // The file has changed on disk. An inline view has no left side that could show it, so the
 // comparison opens a window.
 func TestVimComparesInline(t *testing.T) {
-	for _, name := range []string{"vim", "nvim"} {
-		t.Run(name, func(t *testing.T) {
-			d, c, path := idle(t, kindOf(name), "one\ntwo\n")
-			if err := d.Resize(90, 50); err != nil {
-				t.Fatal(err)
-			}
-			d.until(d.State.Width, "90")
-			if err := c.OpenDiff(d.context(), path, "one\nproposed\n"); err != nil {
-				t.Fatal(err)
-			}
-			d.shows(path)
-			d.enter()
-			if err := os.WriteFile(path, []byte("one\ntwo\nfrom the disk\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			d.press(":", "w", "Enter")
-			d.see("(C)ompare")
-			d.press("c")
-			d.see("on disk: a.txt")
-			d.see("from the disk")
-			d.holds(d.State.Proposal, "one\nproposed\n")
-			d.press(":", "q", "!", "Enter")
-			d.until(d.State.Shown, "")
-			d.until("winnr('$')", "1")
-		})
-	}
+	eachVim(t, func(t *testing.T, kind editortest.Kind) {
+		d, c, path := idle(t, kind, "one\ntwo\n")
+		d.resize(90, 50)
+		d.review(c, path, "one\nproposed\n")
+		d.enter()
+		systest.WriteFile(t, path, "one\ntwo\nfrom the disk\n")
+		d.press(":", "w", "Enter")
+		d.see("(C)ompare")
+		d.press("c")
+		d.see("on disk: a.txt")
+		d.see("from the disk")
+		d.holds(d.State.Proposal, "one\nproposed\n")
+		d.press(":", "q", "!", "Enter")
+		d.until(d.State.Shown, "")
+		d.until("winnr('$')", "1")
+	})
 }
 
 // The file has changed on disk. After the user has compared it with the proposal, the next
@@ -766,10 +758,7 @@ func TestVimLeavesItsTerminal(t *testing.T) {
 	d.ask(`len(extend(g:, {'pollux': {'cli': ['cat']}}))`)
 	d.command("open")
 	d.until(d.State.Terminal, "1")
-	if err := c.OpenDiff(d.context(), path, "two\n"); err != nil {
-		t.Fatal(err)
-	}
-	d.shows(path)
+	d.review(c, path, "two\n")
 	d.press("C-w")
 	d.enter()
 	d.until("mode()", "n")
@@ -784,10 +773,7 @@ func TestEditorDirtyBuffer(t *testing.T) {
 		d := w.sit(kind, path)
 		d.press(h.change...)
 		c := d.cli()
-		if err := c.OpenDiff(d.context(), path, "two\n"); err != nil {
-			t.Fatal(err)
-		}
-		d.shows(path)
+		d.review(c, path, "two\n")
 		d.see("dirty")
 		d.command("accept")
 		accepted(t, c)
@@ -839,9 +825,7 @@ func TestEditorDiffWhileTyping(t *testing.T) {
 		d, c, path := idle(t, kind, "one\n")
 		for _, typing := range h.typing {
 			d.press(typing.begin...)
-			if err := c.OpenDiff(d.context(), path, "two\n"); err != nil {
-				t.Fatal(err)
-			}
+			d.propose(c, path, "two\n")
 			d.until(d.State.Waiting, "1")
 			d.press(typing.end...)
 			d.shows(path)
@@ -861,9 +845,7 @@ func TestEditorSeveralDiffs(t *testing.T) {
 		d, c, path := waits(t, kind, "one\n", "two\n")
 		other := d.file("b.txt", "b\n")
 		c2 := d.cli()
-		if err := c2.OpenDiff(d.context(), other, "B\n"); err != nil {
-			t.Fatal(err)
-		}
+		d.propose(c2, other, "B\n")
 		d.until(d.State.Waiting, "2")
 		d.shows(path)
 		d.enter()
@@ -874,9 +856,7 @@ func TestEditorSeveralDiffs(t *testing.T) {
 		received(t, c2, "a rejection", rejected)
 		d.shows(path) // with the edits made so far
 		d.command("accept")
-		if got := accepted(t, c); got != "mine\ntwo\n" {
-			t.Errorf("accepted %q", got)
-		}
+		wantAccepted(t, c, "mine\ntwo\n")
 		d.until(d.State.Waiting, "0")
 	})
 }
@@ -891,6 +871,15 @@ func (d *desk) companion() int {
 	return 0
 }
 
+// crash kills the companion, and waits until the editor has started another one.
+func (d *desk) crash() {
+	d.t.Helper()
+	old := d.companion()
+	send(d.t, old, syscall.SIGKILL)
+	waitFor(d.t, "a new one", func() bool { pid := d.companion(); return pid != 0 && pid != old })
+	d.until(d.State.Started, "1")
+}
+
 // The companion crashes. It restarts with the same port and token, so that CLIs
 // can connect again.
 func TestEditorRestartsPollux(t *testing.T) {
@@ -898,11 +887,7 @@ func TestEditorRestartsPollux(t *testing.T) {
 		w := newWorld(t, silent)
 		d := w.sit(kind, w.file("a.txt", "one\n"))
 		port, token := d.ask(d.State.Port), d.ask(d.State.Token)
-		old := d.companion()
-		send(t, old, syscall.SIGKILL)
-		waitGone(t, old)
-		waitFor(t, "a new one", func() bool { return d.companion() != 0 })
-		d.until(d.State.Started, "1")
+		d.crash()
 		if p, k := d.ask(d.State.Port), d.ask(d.State.Token); p != port || k != token {
 			t.Errorf("back on port %s, was %s; same token: %v", p, port, k == token)
 		}
@@ -929,10 +914,7 @@ func TestEditorStopsARestart(t *testing.T) {
 		w := newWorld(t, silent)
 		d := w.sit(kind, w.file("a.txt", "one\n"))
 		for range 3 {
-			old := d.companion()
-			send(t, old, syscall.SIGKILL)
-			waitFor(t, "a new one", func() bool { pid := d.companion(); return pid != 0 && pid != old })
-			d.until(d.State.Started, "1")
+			d.crash()
 		}
 		send(t, d.companion(), syscall.SIGKILL)
 		d.until(d.State.Started, "0")
@@ -947,22 +929,17 @@ func TestEditorStopsARestart(t *testing.T) {
 // The working directory changes while Pollux starts, as a session or a rooter plugin does
 // it. The companion kept the old workspace.
 func TestEditorChangesDirectoryAtStart(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"nvim", "vim"} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, silent)
-			other := filepath.Join(w.project, "other")
-			if err := os.Mkdir(other, 0o700); err != nil {
-				t.Fatal(err)
-			}
-			d := w.sit(kindOf(name), w.file("a.txt", "one\n"))
-			d.command("stop")
-			d.until(d.State.Started, "0")
-			d.ask("execute(['Pollux start', 'cd other'])")
-			d.until(d.State.Started, "1")
-			waitFor(t, "the new workspace", func() bool { return strings.Contains(w.pollux("status"), other) })
-		})
-	}
+	eachVim(t, func(t *testing.T, kind editortest.Kind) {
+		w := newWorld(t, silent)
+		other := filepath.Join(w.project, "other")
+		systest.MakeDir(t, other)
+		d := w.sit(kind, w.file("a.txt", "one\n"))
+		d.command("stop")
+		d.until(d.State.Started, "0")
+		d.ask("execute(['Pollux start', 'cd other'])")
+		d.until(d.State.Started, "1")
+		waitFor(t, "the new workspace", func() bool { return strings.Contains(w.pollux("status"), other) })
+	})
 }
 
 // Saving a copy of the text decides nothing. After the companion was killed,
@@ -989,17 +966,10 @@ func TestEditorSavesACopy(t *testing.T) {
 		d.until(d.State.Shown, "")
 		d.wantFile(path, "one\n")
 
-		if err := c.OpenDiff(d.context(), path, "two\n"); err != nil {
-			t.Fatal(err)
-		}
-		d.shows(path)
+		d.review(c, path, "two\n")
 		d.enter()
 		d.press(h.edit...)
-		old := d.companion()
-		send(t, old, syscall.SIGKILL)
-		waitGone(t, old)
-		waitFor(t, "a new one", func() bool { return d.companion() != 0 })
-		d.until(d.State.Started, "1")
+		d.crash()
 		d.press(h.accepts[0]...)
 		d.see("companion of this change has ended") // wait for the message: Emacs drops keys that were typed before it
 		lost := filepath.Join(d.project, "lost.txt")
@@ -1011,45 +981,33 @@ func TestEditorSavesACopy(t *testing.T) {
 
 // :saveas in a proposal saves a copy too: afterwards, :w still accepts.
 func TestVimSavesAs(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"nvim", "vim"} {
-		t.Run(name, func(t *testing.T) {
-			d, c, _ := waits(t, kindOf(name), "one\n", "two\n")
-			d.enter()
-			copied := filepath.Join(d.project, "copy.txt")
-			d.press(":saveas "+copied, "Enter")
-			d.see("saved a copy")
-			d.wantFile(copied, "two\n")
-			d.press(":w", "Enter")
-			if got := accepted(t, c); got != "two\n" {
-				t.Errorf("accepted %q", got)
-			}
-		})
-	}
+	eachVim(t, func(t *testing.T, kind editortest.Kind) {
+		d, c, _ := waits(t, kind, "one\n", "two\n")
+		d.enter()
+		copied := filepath.Join(d.project, "copy.txt")
+		d.press(":saveas "+copied, "Enter")
+		d.see("saved a copy")
+		d.wantFile(copied, "two\n")
+		d.press(":w", "Enter")
+		wantAccepted(t, c, "two\n")
+	})
 }
 
 // A user's autocommand can have a pattern for several events. One that fails decides nothing.
 func TestVimEvents(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"nvim", "vim"} {
-		t.Run(name, func(t *testing.T) {
-			d, c, path := idle(t, kindOf(name), "one\n")
-			d.press(":let g:event = ''", "Enter")
-			d.press(":autocmd User Pollux* let g:event = expand('<amatch>')", "Enter")
-			d.press(":autocmd User PolluxDiff* call Missing()", "Enter")
-			if err := c.OpenDiff(d.context(), path, "two\n"); err != nil {
-				t.Fatal(err)
-			}
-			d.see("pollux: an autocommand")
-			d.shows(path)
-			d.until("g:event", "PolluxDiffReady")
-			d.enter()
-			d.press(":w", "Enter")
-			if got := accepted(t, c); got != "two\n" {
-				t.Errorf("accepted %q", got)
-			}
-		})
-	}
+	eachVim(t, func(t *testing.T, kind editortest.Kind) {
+		d, c, path := idle(t, kind, "one\n")
+		d.press(":let g:event = ''", "Enter")
+		d.press(":autocmd User Pollux* let g:event = expand('<amatch>')", "Enter")
+		d.press(":autocmd User PolluxDiff* call Missing()", "Enter")
+		d.propose(c, path, "two\n")
+		d.see("pollux: an autocommand")
+		d.shows(path)
+		d.until("g:event", "PolluxDiffReady")
+		d.enter()
+		d.press(":w", "Enter")
+		wantAccepted(t, c, "two\n")
+	})
 }
 
 // answer waits for the notification that resolves the CLI's change and returns
@@ -1122,21 +1080,13 @@ func TestEditorNarrow(t *testing.T) {
 		w := newWorld(t, silent)
 		dirty := w.file("dirty.txt", "one\n")
 		path := filepath.Join(w.project, "a_long_name_of_a_directory/and_of_another_one_in_it/file.txt")
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		systest.MakeDir(t, filepath.Dir(path))
 		d := w.sit(kind, dirty)
 		d.press(h.change...)
 		c := d.cli()
 		for _, width := range []int{180, 80, 60} {
-			if err := d.Resize(width, 24); err != nil {
-				t.Fatal(err)
-			}
-			d.until(d.State.Width, strconv.Itoa(width))
-			if err := c.OpenDiff(d.context(), path, fmt.Sprintln(width)); err != nil {
-				t.Fatal(err)
-			}
-			d.shows(path)
+			d.resize(width, 24)
+			d.review(c, path, fmt.Sprintln(width))
 			d.see(keys)
 			if width == 180 {
 				d.see("Gemini CLI proposes: ")
@@ -1147,14 +1097,9 @@ func TestEditorNarrow(t *testing.T) {
 			d.see("accepted: file.txt")
 			d.until(d.State.Shown, "")
 		}
-		if err := c.OpenDiff(d.context(), path, "two\n"); err != nil {
-			t.Fatal(err)
-		}
-		d.shows(path)
+		d.review(c, path, "two\n")
 		c2 := d.cli()
-		if err := c2.OpenDiff(d.context(), dirty, "two\n"); err != nil {
-			t.Fatal(err)
-		}
+		d.propose(c2, dirty, "two\n")
 		d.until(d.State.Waiting, "2")
 		d.command("accept")
 		written(t, c, path)
@@ -1188,9 +1133,7 @@ func (d *desk) undecided(c *client.CLI, path, text string) {
 	d.command("next")
 	d.shows(path)
 	d.command("accept")
-	if got := accepted(d.t, c); got != text { // the first answer
-		d.t.Errorf("accepted %q", got)
-	}
+	wantAccepted(d.t, c, text) // the first answer
 	d.until(d.State.Shown, "")
 }
 
@@ -1254,9 +1197,7 @@ func TestEditorTooEarly(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		d, c, path := waits(t, kind, "one\n", "one\ntwo\n")
 		d.settle(longSettleDelay)
-		if err := c.OpenDiff(d.context(), path, "one\nthree\n"); err != nil {
-			t.Fatal(err)
-		}
+		d.propose(c, path, "one\nthree\n")
 		d.holds(d.State.Proposal, "one\nthree\n")
 		for _, keys := range slices.Concat(h.accepts, h.rejects) {
 			t.Logf("%q", keys)
@@ -1285,9 +1226,7 @@ func TestEditorHeldKey(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		d, c, path := idle(t, kind, "one\n")
 		d.settle(4000)
-		if err := c.OpenDiff(d.context(), path, "two\n"); err != nil {
-			t.Fatal(err)
-		}
+		d.propose(c, path, "two\n")
 		d.until(d.State.Shown, path)
 		d.enter()
 		if err := d.Hold(50, 100*time.Millisecond, h.held...); err != nil {
@@ -1306,9 +1245,7 @@ func TestEditorTypesOn(t *testing.T) {
 		d.enter()
 		const delay = 4000 // ms
 		d.settle(delay)
-		if err := c.OpenDiff(d.context(), path, "three\n"); err != nil {
-			t.Fatal(err)
-		}
+		d.propose(c, path, "three\n")
 		d.holds(d.State.Proposal, "three\n")
 		d.until(d.State.Inside, "1")
 		if err := d.Hold(delay/100+10, 100*time.Millisecond, "Right", "Left"); err != nil {
@@ -1326,9 +1263,7 @@ func TestEditorTypesOn(t *testing.T) {
 func TestEmacsComesBack(t *testing.T) {
 	d, c, path := idle(t, kindOf("emacs"), "one\n")
 	d.settle(2000)
-	if err := c.OpenDiff(d.context(), path, "two\n"); err != nil {
-		t.Fatal(err)
-	}
+	d.propose(c, path, "two\n")
 	d.until(d.State.Shown, path)
 	d.ask("(progn (setq px-windows (current-window-configuration)) (switch-to-buffer \"*scratch*\") (delete-other-windows) 0)")
 	d.later(1000)
@@ -1341,9 +1276,7 @@ func TestEmacsComesBack(t *testing.T) {
 func TestEmacsSaysThatPolluxHasEnded(t *testing.T) {
 	d, c, path := idle(t, kindOf("emacs"), "one\n")
 	d.settle(2000)
-	if err := c.OpenDiff(d.context(), path, "two\n"); err != nil {
-		t.Fatal(err)
-	}
+	d.propose(c, path, "two\n")
 	d.until(d.State.Shown, path)
 	send(t, d.companion(), syscall.SIGKILL)
 	d.see("the companion has ended")
@@ -1357,9 +1290,7 @@ func TestEditorNoRoom(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		d, c, path := idle(t, kind, "one\n")
 		tall := d.ask(d.State.Lines)
-		if err := d.Resize(180, 4); err != nil {
-			t.Fatal(err)
-		}
+		d.resize(180, 4)
 		d.until(d.State.Lines, "4")
 		if err := c.OpenDiff(d.context(), path, "two\n"); err != nil {
 			t.Fatalf("the CLI got an error: %v", err)
@@ -1367,9 +1298,7 @@ func TestEditorNoRoom(t *testing.T) {
 		d.see("a.txt is pending")
 		d.until(d.State.Waiting, "1")
 		d.until(d.State.Shown, "")
-		if err := d.Resize(180, 50); err != nil {
-			t.Fatal(err)
-		}
+		d.resize(180, 50)
 		d.until(d.State.Lines, tall)
 		d.undecided(c, path, "two\n")
 	})
@@ -1409,9 +1338,7 @@ func TestEditorCommandBegunTooEarly(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		d, c, path := waits(t, kind, "one\n", "two\n")
 		other := d.file("b.txt", "b\n")
-		if err := c.OpenDiff(d.context(), other, "three\n"); err != nil {
-			t.Fatal(err)
-		}
+		d.propose(c, other, "three\n")
 		d.until(d.State.Waiting, "2")
 		begin := d.Command("accept")
 		d.press(begin[:len(begin)-1]...) // all but Enter
@@ -1440,9 +1367,7 @@ func TestEditorSupersededWhileTyping(t *testing.T) {
 		}
 		d.press("abc")
 		d.holds(d.State.Proposal, "abctwo\n")
-		if err := c.OpenDiff(d.context(), path, "three\n"); err != nil {
-			t.Fatal(err)
-		}
+		d.propose(c, path, "three\n")
 		d.holds(d.State.Proposal, "three\n")
 		d.until(d.State.Inside, "1")
 		d.holds(d.State.Buffer("a.txt"), "one\n")
@@ -1467,19 +1392,11 @@ func TestEditorWithoutPollux(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				w := newWorld(t, silent)
 				path := w.file("a.txt", "one\n")
-				dir, err := os.MkdirTemp("", "px")
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { os.RemoveAll(dir) })
+				dir := shortDir(t)
 				own := filepath.Join(dir, "bin")
-				if err := os.Mkdir(own, 0o700); err != nil {
-					t.Fatal(err)
-				}
+				systest.MakeDir(t, own)
 				program := filepath.Join(own, "pollux")
-				if err := os.Symlink(polluxBinary, program); err != nil {
-					t.Fatal(err)
-				}
+				systest.Link(t, polluxBinary, program)
 				w.env = append(w.env, "PATH="+own+":"+bareOf(os.Getenv("PATH")))
 				w.pollux("install", kind.Name, "--yes")
 				if err := os.Remove(program); err != nil {
@@ -1564,7 +1481,7 @@ func (d *desk) wantProblem(path string) {
 // reported as one without.
 func TestVimCocOtherCase(t *testing.T) {
 	w := newWorld(t, silent)
-	w.config(".vim/vimrc", fakeCoc+"set fileignorecase\n")
+	w.writeHome(".vim/vimrc", fakeCoc+"set fileignorecase\n")
 	path := w.file("a.txt", "one\n")
 	d := w.sit(kindOf("vim"), path)
 	d.finds(filepath.Join(w.project, "A.TXT"))
@@ -1590,14 +1507,12 @@ func TestEditorOtherNames(t *testing.T) {
 		} {
 			t.Run(name+" "+what, func(t *testing.T) {
 				w := newWorld(t, silent)
-				w.config(".vim/vimrc", fakeCoc)
+				w.writeHome(".vim/vimrc", fakeCoc)
 				for _, file := range []string{"a.txt", "a.txt.txt", special} {
 					w.file(file, "one\n")
 				}
 				for link, target := range map[string]string{"link": w.project, "link.txt": "a.txt"} {
-					if err := os.Symlink(target, filepath.Join(w.project, link)); err != nil {
-						t.Fatal(err)
-					}
+					systest.Link(t, target, filepath.Join(w.project, link))
 				}
 				d := w.sit(kindOf(name), w.file("b.txt", "b\n"))
 				d.press(":"+test.before, "Enter")
@@ -1737,7 +1652,7 @@ func TestEditorQuitsGently(t *testing.T) {
 			if err := os.WriteFile(stub, []byte(script), 0o700); err != nil {
 				t.Fatal(err)
 			}
-			w.config(tt.config, fmt.Sprintf("let g:pollux = {'command': '%s'}\n", stub))
+			w.writeHome(tt.config, fmt.Sprintf("let g:pollux = {'command': '%s'}\n", stub))
 			kind := kindOf(tt.editor)
 			d := w.begin(kind, w.file("a.txt", "one\n"))
 			waitFor(t, "the stub to start", func() bool {
@@ -1763,19 +1678,25 @@ func TestEditorQuitsGently(t *testing.T) {
 	}
 }
 
+// setAgent writes the editor's settings: its terminal runs this command.
+func (w *world) setAgent(kind editortest.Kind, argv ...string) {
+	w.t.Helper()
+	switch kind.Name {
+	case "nvim":
+		w.writeHome(".config/nvim/init.vim", fmt.Sprintf("let g:pollux = {'cli': %s}\n", toJSON(w.t, argv)))
+	case "vim":
+		w.writeHome(".vim/vimrc", fmt.Sprintf("let g:pollux = {'cli': %s}\n", toJSON(w.t, argv)))
+	case "emacs":
+		w.writeHome(".emacs.d/init.el", initEl+fmt.Sprintf(`(setq pollux-cli '("%s"))`, strings.Join(argv, `" "`)))
+	}
+}
+
 // The configured agent never shows that it is ready, like an agent unknown to Pollux. The
 // question used to wait forever, without a message for the user.
 func TestEditorAgentNeverReady(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		w := newWorld(t, silent)
-		switch kind.Name {
-		case "nvim":
-			w.config(".config/nvim/init.vim", "let g:pollux = {'cli': ['cat']}\n")
-		case "vim":
-			w.config(".vim/vimrc", "let g:pollux = {'cli': ['cat']}\n")
-		case "emacs":
-			w.config(".emacs.d/init.el", initEl+`(setq pollux-cli '("cat"))`)
-		}
+		w.setAgent(kind, "cat")
 		d := w.sit(kind, w.file("a.txt", "one\ntwo\nthree\n"))
 		d.ask(d.State.SetMaxWaits(3))
 		d.press(h.send("why is this so?")...)
@@ -1790,17 +1711,8 @@ func TestEditorAnswersNoQuestion(t *testing.T) {
 		typed := filepath.Join(w.home, "typed")
 		script := filepath.Join(w.home, "agent.sh")
 		text := fmt.Sprintf("stty raw -echo\nprintf '%s\\r\\nRun rm? 1. Yes 2. No'\nexec cat >%s\n", ready, typed)
-		if err := os.WriteFile(script, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		switch kind.Name {
-		case "nvim":
-			w.config(".config/nvim/init.vim", fmt.Sprintf("let g:pollux = {'cli': ['sh', '%s']}\n", script))
-		case "vim":
-			w.config(".vim/vimrc", fmt.Sprintf("let g:pollux = {'cli': ['sh', '%s']}\n", script))
-		case "emacs":
-			w.config(".emacs.d/init.el", initEl+fmt.Sprintf(`(setq pollux-cli '("sh" "%s"))`, script))
-		}
+		systest.WriteFile(t, script, text)
+		w.setAgent(kind, "sh", script)
 		d := w.sit(kind, w.file("a.txt", "one\ntwo\nthree\n"))
 		d.press(h.send("why is this so?")...)
 		d.see("does not show your question")
@@ -1814,16 +1726,13 @@ func TestEditorAnswersNoQuestion(t *testing.T) {
 // A question about several problems has several lines. Neovim could not show a log with it,
 // and Vim showed it in one line.
 func TestEditorLog(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"nvim", "vim"} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, silent)
-			d := w.sit(kindOf(name), w.file("a.txt", "one\n"))
-			d.do("pollux#client#Note", "first line\nsecond line")
-			d.command("log")
-			d.until("getline('$')", "second line")
-		})
-	}
+	eachVim(t, func(t *testing.T, kind editortest.Kind) {
+		w := newWorld(t, silent)
+		d := w.sit(kind, w.file("a.txt", "one\n"))
+		d.do("pollux#client#Note", "first line\nsecond line")
+		d.command("log")
+		d.until("getline('$')", "second line")
+	})
 }
 
 // A plugin manager calls setup() with an empty table, which is a list in Vim script.
@@ -1879,22 +1788,19 @@ func TestNeovimDiagnosesNUL(t *testing.T) {
 
 // A buffer can hold NUL bytes, and Vim script cannot: they would become line ends in the file.
 func TestEditorNUL(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"nvim", "vim"} {
-		t.Run(name, func(t *testing.T) {
-			d, _, path := waits(t, kindOf(name), "one\n", "two\n")
-			d.enter()
-			d.press("i", "C-v", "000", "Escape")
-			d.until("mode() .. strtrans(getline(1))", "n^@two")
-			d.until(d.State.Ready, path)
-			d.press(":w", "Enter")
-			d.see("the text holds NUL bytes")
-			w, err := os.ReadFile(path)
-			if err != nil || string(w) != "one\n" {
-				t.Errorf("the file holds %q, %v", w, err)
-			}
-		})
-	}
+	eachVim(t, func(t *testing.T, kind editortest.Kind) {
+		d, _, path := waits(t, kind, "one\n", "two\n")
+		d.enter()
+		d.press("i", "C-v", "000", "Escape")
+		d.until("mode() .. strtrans(getline(1))", "n^@two")
+		d.until(d.State.Ready, path)
+		d.press(":w", "Enter")
+		d.see("the text holds NUL bytes")
+		w, err := os.ReadFile(path)
+		if err != nil || string(w) != "one\n" {
+			t.Errorf("the file holds %q, %v", w, err)
+		}
+	})
 }
 
 // On Windows the directories of Neovim can end in a backslash, and C: without a separator is

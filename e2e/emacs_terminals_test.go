@@ -70,7 +70,7 @@ const initEl = "; -*- lexical-binding: t -*-\n"
 // sitInEmacs starts Emacs with lines of init.el.
 func (w *world) sitInEmacs(init string, files ...string) *desk {
 	w.t.Helper()
-	w.config(".emacs.d/init.el", initEl+init)
+	w.writeHome(".emacs.d/init.el", initEl+init)
 	return w.sit(kindOf("emacs"), files...)
 }
 

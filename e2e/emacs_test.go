@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"pollux/internal/editor"
+	"pollux/internal/sys/systest"
 )
 
 // onePieceEnv makes the test binary a companion for [TestEmacsRequestWithAnswer].
@@ -162,17 +163,13 @@ func TestEmacsElsewhere(t *testing.T) {
 		filepath.Join(project, "a.txt"):    "a\n",
 		filepath.Join(project, "b.txt"):    "b\n",
 	} {
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		systest.MakeDir(t, filepath.Dir(path))
 		if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
 	link := filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink(project, link); err != nil {
-		t.Fatal(err)
-	}
+	systest.Link(t, project, link)
 	for _, tt := range []struct{ name, expression, want string }{
 		{
 			"the program's path is not ASCII", `(progn (prefer-coding-system 'windows-1252) (setq file-name-coding-system 'utf-8)

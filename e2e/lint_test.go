@@ -16,6 +16,7 @@ import (
 	"pollux/internal/editor"
 	"pollux/internal/fakemodel"
 	"pollux/internal/jsonrpc"
+	"pollux/internal/sys/systest"
 )
 
 // lintEnv makes the test binary a language server that reports each "bad" in a file.
@@ -115,28 +116,24 @@ type linter struct {
 
 var linters = []linter{
 	{name: "nvim", editor: "nvim", wide: true, install: func(w *world, bin string) {
-		w.config(".config/nvim/plugin/lint.lua", fmt.Sprintf(`
+		w.writeHome(".config/nvim/plugin/lint.lua", fmt.Sprintf(`
 			local id = vim.lsp.start_client({name = "lint", cmd = {%q}, cmd_env = {%s = "1"}, root_dir = %q})
 			vim.api.nvim_create_autocmd("BufReadPost", {callback = function(args)
 				vim.lsp.buf_attach_client(args.buf, id)
 			end})`, bin, lintEnv, w.project))
 	}},
 	{name: "vim with ALE", editor: "vim", install: func(w *world, bin string) {
-		w.config(".vim/plugin/lint.vim", "let g:ale_linters = {'text': ['lint']}\n")
-		w.config(".vim/ale_linters/text/lint.vim", fmt.Sprintf(`
+		w.writeHome(".vim/plugin/lint.vim", "let g:ale_linters = {'text': ['lint']}\n")
+		w.writeHome(".vim/ale_linters/text/lint.vim", fmt.Sprintf(`
 			call ale#linter#Define('text', {'name': 'lint', 'lsp': 'stdio', 'executable': '%s',
 				\ 'command': 'env %s=1 %%e', 'project_root': '%s'})`, bin, lintEnv, w.project))
 		start := filepath.Join(w.home, ".vim", "pack", "lint", "start")
-		if err := os.MkdirAll(start, 0o700); err != nil {
-			w.t.Fatal(err)
-		}
+		systest.MakeDir(w.t, start)
 		ale := cached(w.t, "deb", "lint", "usr", "share", "vim-ale")
-		if err := os.Symlink(ale, filepath.Join(start, "ale")); err != nil {
-			w.t.Fatal(err)
-		}
+		systest.Link(w.t, ale, filepath.Join(start, "ale"))
 	}},
 	{name: "emacs with Flymake", editor: "emacs", wide: true, lacks: []string{"source", "code"}, install: func(w *world, _ string) {
-		w.config(".emacs.d/init.el", initEl+fmt.Sprintf(`
+		w.writeHome(".emacs.d/init.el", initEl+fmt.Sprintf(`
 			(defun lint (report &rest _)
 			  (let ((buffer (current-buffer)) found)
 			    (run-at-time %f nil
@@ -154,7 +151,7 @@ var linters = []linter{
 	}},
 	{name: "emacs with Flycheck", editor: "emacs", lacks: []string{"code"}, install: func(w *world, _ string) {
 		lisp := cached(w.t, "deb", "lint", "usr", "share", "emacs", "site-lisp", "elpa-src")
-		w.config(".emacs.d/init.el", initEl+fmt.Sprintf(`
+		w.writeHome(".emacs.d/init.el", initEl+fmt.Sprintf(`
 			(let ((default-directory %q)) (normal-top-level-add-subdirs-to-load-path))
 			(require 'flycheck)
 			(flycheck-define-checker lint "Finds what is bad."
@@ -163,15 +160,6 @@ var linters = []linter{
 			  :modes text-mode)
 			(add-hook 'text-mode-hook (lambda () (setq flycheck-checkers '(lint)) (flycheck-mode 1)))`, lisp, badMessage))
 	}},
-}
-
-// config writes a file of the user's configuration.
-func (w *world) config(name, text string) {
-	w.t.Helper()
-	if err := os.MkdirAll(filepath.Dir(filepath.Join(w.home, name)), 0o700); err != nil {
-		w.t.Fatal(err)
-	}
-	w.writeHome(name, text)
 }
 
 // eachLinter runs a test with each of some linters, in an editor with a file.
@@ -243,9 +231,7 @@ func TestEditorDiagnostics(t *testing.T) {
 			if _, ok := c.diagnostics(t, map[string]any{"uri": "file://" + path}); !ok {
 				return false
 			}
-			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			systest.WriteFile(t, path, text)
 			got, _ = c.diagnostics(t, map[string]any{})
 			after := want("one", "x bad", third)
 			if got != after {
@@ -395,10 +381,7 @@ func diagnosticsWithoutReview(t *testing.T, w *world, e *plugin, cli screen, bus
 // newDiagnostics returns what the model received about new problems after a prompt.
 func newDiagnostics(t *testing.T, w *world, prompt string) string {
 	t.Helper()
-	r, err := w.model.Wait(w.context(), func(r fakemodel.Request) bool { return r.Step == 2 && strings.Contains(r.Prompt, prompt) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := w.request(func(r fakemodel.Request) bool { return r.Step == 2 && strings.Contains(r.Prompt, prompt) })
 	all := r.System + r.Text
 	_, text, _ := strings.Cut(all[strings.LastIndex(all, prompt):], "<new-diagnostics>")
 	text, _, _ = strings.Cut(text, "</new-diagnostics>")

@@ -69,10 +69,7 @@ func TestOpencode(t *testing.T) {
 	// The context reaches the model, with the right lines.
 	cli.see("a.txt#2-3")
 	cli.ask("hello")
-	r, err := w.model.Wait(w.context(), func(r fakemodel.Request) bool { return strings.Contains(r.Text, "hello") })
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := w.wantPrompt("hello")
 	if !strings.Contains(r.Text, "#2-3 from \""+path+"\"") || !strings.Contains(r.Text, "beta\ngamma") {
 		t.Errorf("the model did not receive the selection: %s", r.Text)
 	}
@@ -120,8 +117,7 @@ func TestOpencode(t *testing.T) {
 	w.wantPrompt("@b.txt#L2-3: why?")
 
 	// It finds a companion that has started again.
-	e.cmd.Process.Kill()
-	e.cmd.Wait()
+	e.kill()
 	e = w.edit(nil)
 	waitFor(t, "the agent", func() bool { return len(e.agents(t)) == 1 })
 }

@@ -28,11 +28,7 @@ func (w *world) bare(argv ...string) *seat {
 		}
 		w.t.Skip(err)
 	}
-	dir, err := os.MkdirTemp("", "px")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := shortDir(w.t)
 	w.env = append(w.env, "PATH="+filepath.Dir(polluxBinary)+":"+os.Getenv("PATH"))
 	screen, err := editortest.NewScreen(dir, w.project, w.env, 120, 40, argv...)
 	if err != nil {
@@ -121,10 +117,7 @@ func wantModelTold(t *testing.T, w *world, cli *terminal, word, path, want strin
 		question := fmt.Sprintf("%s question %d.", word, n)
 		cli.prompt(question)
 		cli.expect("Seen.")
-		r, err := w.model.Wait(w.context(), func(r fakemodel.Request) bool { return strings.Contains(r.Prompt, question) })
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := w.prompted(question)
 		if got += r.Text; strings.Contains(strings.ReplaceAll(got, `": `, `":`), want) && strings.Contains(got, toJSON(t, path)) {
 			return
 		}

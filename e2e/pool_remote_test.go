@@ -13,6 +13,7 @@ import (
 	"pollux/internal/agent"
 	"pollux/internal/agent/shared"
 	"pollux/internal/fakemodel"
+	"pollux/internal/sys/systest"
 )
 
 // A farPool is a host that has the files, Gemini CLI and a pool. The world's MCP client
@@ -29,9 +30,7 @@ func newFarPool(w *world) farPool {
 	f := farPool{world: w, here: filepath.Join(w.home, "here")}
 	tmp := filepath.Join(w.home, "tmp")
 	for _, dir := range []string{f.here, tmp} {
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		systest.MakeDir(t, dir)
 	}
 	f.env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + tmp, "TMPDIR=" + tmp, "XDG_RUNTIME_DIR=" + tmp, "LANG=C.UTF-8",
@@ -65,9 +64,7 @@ func (f farPool) ssh() string {
 func (f farPool) write(name, text string) {
 	f.t.Helper()
 	f.file(name, text)
-	if err := os.WriteFile(filepath.Join(f.here, name), []byte(text), 0o600); err != nil {
-		f.t.Fatal(err)
-	}
+	systest.WriteFile(f.t, filepath.Join(f.here, name), text)
 }
 
 func (f farPool) bridge(env []string, flags ...string) *bridgeClient {
@@ -146,9 +143,7 @@ func TestPoolSSH(t *testing.T) {
 	f.write("greet.py", "def greet():\n    pass\n")
 	f.file("hello.txt", "good morning from far away")
 	link := filepath.Join(f.home, "link")
-	if err := os.Symlink(f.project, link); err != nil {
-		t.Fatal(err)
-	}
+	systest.Link(t, f.project, link)
 	c := f.bridge([]string{f.ssh()}, "--ssh", "far", "--map", f.here+"="+link)
 	o := c.call("query", map[string]any{"prompt": "what does hello.txt say?"})
 	o.want(t, false, "good morning from far away")
@@ -235,9 +230,7 @@ func TestPoolContainer(t *testing.T) {
 	pool.expect("the pool listens on " + filepath.Join(f.tmp(), "pollux", "pool-"))
 	socket := f.pool().Socket
 	root := filepath.Join(f.home, "root")
-	if err := os.Mkdir(root, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	systest.MakeDir(t, root)
 	script := fmt.Sprintf(`R=%s
 		mount -t tmpfs none $R
 		for d in usr bin sbin lib lib64 etc dev; do mkdir -p $R/$d; mount --rbind /$d $R/$d; done
@@ -274,9 +267,7 @@ func TestPoolRemoteErrors(t *testing.T) {
 	}
 	// Without a key, the host asks for a password.
 	keyless := config + "-keyless"
-	if err := os.WriteFile(keyless, []byte(strings.Replace(string(text), "ssh/user\n", "ssh/host\n", 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, keyless, strings.Replace(string(text), "ssh/user\n", "ssh/host\n", 1))
 	for name, tt := range map[string]struct {
 		flags  []string
 		says   string

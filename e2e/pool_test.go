@@ -18,6 +18,7 @@ import (
 	"pollux/internal/agent"
 	"pollux/internal/agent/shared"
 	"pollux/internal/fakemodel"
+	"pollux/internal/sys/systest"
 )
 
 // usePool lets the bridges of the world share a pool. At the end of the test, no process,
@@ -334,9 +335,7 @@ func TestPoolCannotStart(t *testing.T) {
 			w.bridge().call("query", map[string]any{"prompt": "hello"}).want(w.t, false, "hello")
 			p := w.onlyPool()
 			w.pollux("pool", "stop")
-			if err := os.WriteFile(p.Socket, []byte("mine"), 0o600); err != nil {
-				w.t.Fatal(err)
-			}
+			systest.WriteFile(w.t, p.Socket, "mine")
 			w.t.Cleanup(func() {
 				w.wantFile(p.Socket, "mine")
 				os.Remove(p.Socket)
@@ -434,9 +433,7 @@ func TestRefusedVersionLeavesNoProcess(t *testing.T) {
 		}
 		return len(started) == 1
 	})
-	if err := os.WriteFile(cli+".open", nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, cli+".open", "")
 	next(t, "answer", answer).want(t, true, "too old", "0.34.0")
 	waitGone(t, started[0])
 	if n := len(w.model.Requests()); n > 0 {

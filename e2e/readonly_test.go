@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	"pollux/editors/editortest"
 	"pollux/internal/editor"
 	"pollux/internal/ide/copilotide"
+	"pollux/internal/sys/systest"
 )
 
 // A copilotClient is the side of Copilot CLI's protocol that the agent is on. The tests
@@ -32,9 +32,7 @@ type copilotClient struct {
 // usesCopilot makes companions write Copilot CLI's lock.
 func (w *world) usesCopilot() {
 	w.t.Helper()
-	if err := os.MkdirAll(filepath.Join(w.home, ".copilot"), 0o700); err != nil {
-		w.t.Fatal(err)
-	}
+	systest.MakeDir(w.t, filepath.Join(w.home, ".copilot"))
 }
 
 // copilotClient connects to the only companion.

@@ -12,6 +12,7 @@ import (
 
 	"pollux/internal/editor"
 	"pollux/internal/fakemodel"
+	"pollux/internal/sys/systest"
 )
 
 // forwardEnv makes the test binary forward containerModel, inside a container
@@ -62,9 +63,7 @@ type remoteCLI struct {
 func (f remoteCLI) check(cli *terminal) {
 	t := f.t
 	t.Helper()
-	if err := f.editor.Update(editor.Snapshot{Files: []editor.File{{Path: f.file, Active: true}}}); err != nil {
-		t.Fatal(err)
-	}
+	f.editor.show(editor.File{Path: f.file, Active: true})
 	cli.expect("1 open file")
 	cli.prompt("change it")
 	d := next(t, "diff", f.editor.opened)
@@ -75,9 +74,7 @@ func (f remoteCLI) check(cli *terminal) {
 		t.Errorf("its original is %q", d.Original)
 	}
 	cli.expect(asks)
-	if _, err := f.editor.Accept(f.context(), editor.DiffAccept{ID: d.ID, Content: "one\nfrom far away\n"}); err != nil {
-		t.Fatal(err)
-	}
+	f.editor.accept(d, "one\nfrom far away\n")
 	cli.expect(after)
 	said := ""
 	for _, r := range f.model.Requests() {
@@ -114,9 +111,7 @@ func TestRemoteContainer(t *testing.T) {
 		t.Fatal(err)
 	}
 	root := filepath.Join(w.home, "root")
-	if err := os.Mkdir(root, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	systest.MakeDir(t, root)
 	bin := installed(t, "gemini-"+current)
 	script := fmt.Sprintf(`R=%s
 		mount -t tmpfs none $R
@@ -158,9 +153,7 @@ func (w *world) ssh(more ...string) (config string) {
 		w.t.Skip("needs sshd, and root")
 	}
 	dir := filepath.Join(w.home, "ssh")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		w.t.Fatal(err)
-	}
+	systest.MakeDir(w.t, dir)
 	os.MkdirAll("/run/sshd", 0o755)
 	for _, key := range []string{"host", "user"} {
 		if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", filepath.Join(dir, key)).CombinedOutput(); err != nil {
@@ -180,9 +173,7 @@ func (w *world) ssh(more ...string) (config string) {
 		"sshd":   fmt.Sprintf("HostKey %s/host\nAuthorizedKeysFile %[1]s/user.pub\nStrictModes no\nUsePAM no\nPidFile none\nAllowStreamLocalForwarding yes\nSetEnv%s\n", dir, env),
 		"config": fmt.Sprintf("Host far\n  ProxyCommand %s -i -e -f %s/sshd 2>%[2]s/log\n  IdentityFile %[2]s/user\n  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  LogLevel ERROR\n  IdentitiesOnly yes\n  BatchMode yes\n", sshd, dir),
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			w.t.Fatal(err)
-		}
+		systest.WriteFile(w.t, filepath.Join(dir, name), text)
 	}
 	return filepath.Join(dir, "config")
 }
@@ -192,14 +183,8 @@ func (w *world) ssh(more ...string) (config string) {
 func (w *world) mirror() (dir string, env []string) {
 	w.t.Helper()
 	dir, tmp := filepath.Join(w.home, "mirror"), filepath.Join(w.home, "tmp")
-	for _, d := range []string{dir, tmp} {
-		if err := os.Mkdir(d, 0o700); err != nil {
-			w.t.Fatal(err)
-		}
-	}
-	if err := os.WriteFile(filepath.Join(dir, "f.txt"), []byte("one\n"), 0o644); err != nil {
-		w.t.Fatal(err)
-	}
+	systest.MakeDir(w.t, tmp)
+	systest.WriteFile(w.t, filepath.Join(dir, "f.txt"), "one\n")
 	return dir, append(w.withCLI(), "TMPDIR="+tmp, "XDG_RUNTIME_DIR="+tmp)
 }
 

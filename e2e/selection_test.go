@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -12,6 +11,7 @@ import (
 
 	"pollux/editors/editortest"
 	"pollux/internal/ide/claudeide"
+	"pollux/internal/sys/systest"
 )
 
 // An ideClient is connected to a companion as Claude Code is, whose protocol says where
@@ -24,9 +24,7 @@ type ideClient struct {
 // useClaude makes a home in which companions publish themselves to Claude Code.
 func (w *world) useClaude() {
 	w.t.Helper()
-	if err := os.MkdirAll(filepath.Join(w.home, ".claude"), 0o700); err != nil {
-		w.t.Fatal(err)
-	}
+	systest.MakeDir(w.t, filepath.Join(w.home, ".claude"))
 }
 
 // dialIDE connects to the companion; see useClaude.

@@ -355,9 +355,7 @@ func (a asker) interview(w *world, columns, lines int) (*interview, *plugin) {
 	w.t.Helper()
 	w.file("a.txt", "alpha\nbeta\ngamma\n")
 	w.file("b.txt", "b\n")
-	if err := os.MkdirAll(filepath.Join(w.home, ".claude"), 0o700); err != nil {
-		w.t.Fatal(err)
-	}
+	w.useClaude()
 	argv, env := a.install(w)
 	if strings.Contains(w.t.Name(), "TestSendAtStart") {
 		w.replaceHome(a.trusts, a.trust, a.distrust)
@@ -523,9 +521,7 @@ func TestSendStates(t *testing.T) {
 				i.see("new.txt")
 				i.line("shows a change", inputline.Line{})
 				i.w.refused(a.title+" waits for your answer about new.txt", "--agent", a.command, "a.txt", never)
-				if err := e.Reject(w.context(), d.ID); err != nil {
-					t.Fatal(err)
-				}
+				e.reject(d)
 				i.line("", emptyLine)
 			}
 			i.record(fmt.Sprintf("%dx%d", columns, lines))

@@ -9,6 +9,7 @@ import (
 
 	"pollux/editors/editortest"
 	"pollux/internal/fakemodel"
+	"pollux/internal/sys/systest"
 )
 
 // seen is a model that answers every prompt.
@@ -19,25 +20,10 @@ func (w *world) withClaude() {
 	w.t.Helper()
 	bin, env := w.installClaude()
 	w.env = append(w.env, env...)
-	dir, err := filepath.EvalSymlinks(w.t.TempDir())
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	if err := os.Symlink(bin, filepath.Join(dir, "claude")); err != nil {
-		w.t.Fatal(err)
-	}
+	dir := systest.Dir(w.t)
+	systest.Link(w.t, bin, filepath.Join(dir, "claude"))
 	w.env = append(w.env, "PATH="+dir+":"+os.Getenv("PATH"))
 	w.addPath(dir)
-}
-
-// wantPrompt waits until the model receives a prompt.
-func (w *world) wantPrompt(text string) fakemodel.Request {
-	w.t.Helper()
-	r, err := w.model.Wait(w.context(), func(r fakemodel.Request) bool { return strings.Contains(r.Text, text) })
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return r
 }
 
 // refused runs `pollux send`, which must fail.

@@ -10,6 +10,7 @@ import (
 
 	"pollux/internal/agent"
 	"pollux/internal/fakemodel"
+	"pollux/internal/sys/systest"
 )
 
 // A request for one workspace contains nothing of another, nor of files that
@@ -18,11 +19,6 @@ func TestWarmIsolation(t *testing.T) {
 	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply { return fakemodel.Say("ok") })
 	secret := func(what string) string { return "planted-" + what }
 	other := filepath.Join(filepath.Dir(w.project), "other")
-	for _, dir := range []string{other, filepath.Join(w.project, "src")} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
 	for name, text := range map[string]string{
 		".env":          "PLANTED=" + secret("env") + "\nGEMINI_MODEL=" + secret("model") + "\n",
 		"GEMINI.md":     secret("memory"),
@@ -31,9 +27,7 @@ func TestWarmIsolation(t *testing.T) {
 	} {
 		w.file(name, text)
 	}
-	if err := os.WriteFile(filepath.Join(other, "app.txt"), []byte("nothing\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, filepath.Join(other, "app.txt"), "nothing\n")
 	c := w.bridge("GEMINI_MODEL=", "GEMINI_DEFAULT_MODEL=gemini-2.5-flash", "GEMINI_MAX_CONCURRENT=4")
 	ask := func(dir, prompt string) outcome {
 		return c.call("query", map[string]any{"prompt": prompt, "workingDirectory": dir})

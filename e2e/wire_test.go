@@ -91,9 +91,7 @@ func TestNpmSDK(t *testing.T) {
 	expect("context 1")
 	d := next(t, "diff", e.opened)
 	expect("openDiff []")
-	if _, err := e.Accept(w.context(), editor.DiffAccept{ID: d.ID, Content: "new, edited 😀\r\n"}); err != nil {
-		t.Fatal(err)
-	}
+	e.accept(d, "new, edited 😀\r\n")
 	expect(`accepted "new, edited 😀\r\n"`)
 	expect(`closeDiff isError`)
 	d = next(t, "second diff", e.opened)
@@ -102,9 +100,7 @@ func TestNpmSDK(t *testing.T) {
 	// After a reconnect the context comes first again, then the outcome.
 	d = next(t, "third diff", e.opened)
 	expect("context 1 on stream 2")
-	if err := e.Reject(w.context(), d.ID); err != nil {
-		t.Fatal(err)
-	}
+	e.reject(d)
 	expect("rejected")
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("%v: %s", err, stderr)

@@ -197,10 +197,7 @@ func (w *world) repository() {
 // newLoneWorld is newWorld for a test that needs the whole machine: no other runs meanwhile.
 func newLoneWorld(t *testing.T, script fakemodel.Script) *world {
 	t.Helper()
-	root, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := systest.Dir(t)
 	w := &world{t: t, binary: polluxBinary, project: filepath.Join(root, "project"), home: filepath.Join(root, "home")}
 	// A process that has not ended yet would write to the home that the test removes.
 	t.Cleanup(func() {
@@ -211,14 +208,13 @@ func newLoneWorld(t *testing.T, script fakemodel.Script) *world {
 	tmp := filepath.Join(root, "tmp")
 	state := filepath.Join(".local", "state", "pollux")
 	for _, d := range []string{w.project, filepath.Join(w.home, ".gemini"), filepath.Join(w.home, state), tmp} {
-		if err := os.MkdirAll(d, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		systest.MakeDir(t, d)
 	}
 	// This machine may have other agents too: pollux run does not ask.
 	w.writeHome(filepath.Join(state, "agent"), "gemini\n")
 	// Nor does it wait for the user to read what it prints.
 	w.writeHome(filepath.Join(state, "started"), "claude\nopencode\ncopilot\ncodex\n")
+	var err error
 	if w.model, err = fakemodel.Start(script); err != nil {
 		t.Fatal(err)
 	}
@@ -249,9 +245,7 @@ func newLoneWorld(t *testing.T, script fakemodel.Script) *world {
 
 func (w *world) writeHome(name, text string) {
 	w.t.Helper()
-	if err := os.WriteFile(filepath.Join(w.home, name), []byte(text), 0o600); err != nil {
-		w.t.Fatal(err)
-	}
+	systest.WriteFile(w.t, filepath.Join(w.home, name), text)
 }
 
 // replaceHome replaces a part of a file below the home, which must have it.
@@ -299,7 +293,7 @@ func (w *world) configure(name string) (bin string, env []string) {
 	}
 	if name == "opencode" { // its catalogue of models takes as long as the rest of its start
 		w.writeHome("models.json", "{}")
-		w.config(".local/state/opencode/kv.json", `{"animations_enabled": false}`)
+		w.writeHome(".local/state/opencode/kv.json", `{"animations_enabled": false}`)
 		env = append(env, opencodeModels+filepath.Join(w.home, "models.json"))
 	}
 	return bin, env
@@ -308,16 +302,22 @@ func (w *world) configure(name string) (bin string, env []string) {
 // opencodeModels is the variable that names opencode's catalogue of models.
 const opencodeModels = "OPENCODE_MODELS_PATH="
 
+// shortDir returns a new directory for sockets: their paths must be short.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "px")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
 // file writes a file of the project and returns its path.
 func (w *world) file(name, text string) string {
 	w.t.Helper()
 	path := filepath.Join(w.project, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		w.t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		w.t.Fatal(err)
-	}
+	systest.WriteFile(w.t, path, text)
 	return path
 }
 
@@ -327,6 +327,28 @@ func (w *world) wantFile(path, want string) {
 	if err != nil || string(got) != want {
 		w.t.Errorf("%s holds %q, %v; want %q", filepath.Base(path), got, err, want)
 	}
+}
+
+// request waits for the first request to the model that fits.
+func (w *world) request(fits func(fakemodel.Request) bool) fakemodel.Request {
+	w.t.Helper()
+	r, err := w.model.Wait(w.context(), fits)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return r
+}
+
+// prompted waits for the first request with a text in its prompt.
+func (w *world) prompted(text string) fakemodel.Request {
+	w.t.Helper()
+	return w.request(func(r fakemodel.Request) bool { return strings.Contains(r.Prompt, text) })
+}
+
+// wantPrompt waits for the first request with a text in any of its messages.
+func (w *world) wantPrompt(text string) fakemodel.Request {
+	w.t.Helper()
+	return w.request(func(r fakemodel.Request) bool { return strings.Contains(r.Text, text) })
 }
 
 // pollux runs a command to its end and returns what it printed.
@@ -359,6 +381,44 @@ type plugin struct {
 	text map[string]string // the texts in the open diffs
 	// report answers diagnostics.
 	report func(editor.DiagnosticsParams) editor.DiagnosticsResult
+}
+
+// show makes files the ones that are open in the editor.
+func (e *plugin) show(files ...editor.File) {
+	e.t.Helper()
+	if err := e.Update(editor.Snapshot{Files: files}); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// accept accepts a diff with a text.
+func (e *plugin) accept(d editor.Diff, text string) {
+	e.t.Helper()
+	e.leave(d.ID, text)
+	res, err := e.Accept(e.t.Context(), editor.DiffAccept{ID: d.ID, Content: text})
+	if err != nil || res.Status != editor.StatusAccepted {
+		e.t.Fatalf("accept %s: %+v, %v", d.Path, res, err)
+	}
+}
+
+func (e *plugin) reject(d editor.Diff) {
+	e.t.Helper()
+	if err := e.Reject(e.t.Context(), d.ID); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// quit ends the editor, and waits for the end of its companion.
+func (e *plugin) quit() {
+	e.Client.Close()
+	e.cmd.Wait()
+}
+
+// kill kills the companion, whose files remain.
+func (e *plugin) kill() {
+	e.cmd.Process.Kill()
+	<-e.Done()
+	e.cmd.Wait()
 }
 
 func (e *plugin) env() (env []string) {

@@ -1,0 +1,44 @@
+package systest
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// Dir returns a new directory, by its real path. It ends with the test.
+func Dir(t testing.TB) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// MakeDir makes a directory that only the user can enter, and those above it.
+func MakeDir(t testing.TB, path string) {
+	t.Helper()
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// WriteFile writes a file that only the user can read, and makes its directory.
+func WriteFile(t testing.TB, path, text string) {
+	t.Helper()
+	MakeDir(t, filepath.Dir(path))
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ReadFile returns the text of a file.
+func ReadFile(t testing.TB, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
