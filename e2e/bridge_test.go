@@ -170,12 +170,6 @@ func eachRunnerAndPool(t *testing.T, test func(t *testing.T)) {
 	t.Run(poolKind, test)
 }
 
-// warmAndPool runs a test with the runners that keep processes warm.
-func warmAndPool(t *testing.T, test func(t *testing.T)) {
-	t.Run(agent.Warmed, test)
-	t.Run(poolKind, test)
-}
-
 // pooled reports whether the bridges of a test use the pool.
 func pooled(t *testing.T) bool { return strings.HasSuffix(t.Name(), "/"+poolKind) }
 
@@ -443,28 +437,6 @@ func bridgeErrorsNameTheNextStep(t *testing.T) {
 			c.call("query", map[string]any{"prompt": "hi"}).want(t, fails, want...)
 		})
 	}
-}
-
-func TestBridgeTimesOut(t *testing.T) {
-	t.Parallel()
-	warmOrEach(t, bridgeTimesOut)
-}
-
-func bridgeTimesOut(t *testing.T) {
-	w := newFakeWorld(t, func(r fakemodel.Request) fakemodel.Reply {
-		if strings.Contains(r.Prompt, "begin") {
-			return fakemodel.Reply{Parts: []fakemodel.Part{{Text: "the beginning of "}, {Text: "the end", Delay: time.Hour}}}
-		}
-		return fakemodel.Reply{Hang: true}
-	})
-	c := w.bridge("GEMINI_MAX_CONCURRENT=1")
-	c.call("query", map[string]any{"prompt": "hi", "timeout": 1000}).want(t, true, "timed out after 1s", "raise timeout")
-	o := c.call("query", map[string]any{"prompt": "begin", "timeout": 2000})
-	o.want(t, false, "[Partial response, timed out after 2s]", "the beginning of")
-	if o.Meta["partial"] != true {
-		t.Errorf("_meta is %v", o.Meta)
-	}
-	w.wantNothingLeft(c)
 }
 
 // The CLI exits with the bridge, however the bridge exits.

@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"pollux/internal/agent"
 	"pollux/internal/agent/shared"
 	"pollux/internal/fakemodel"
@@ -194,89 +192,6 @@ func TestPoolIsShared(t *testing.T) {
 	}
 }
 
-// A client's key is used for its own requests only.
-func TestPoolKeepsKeysApart(t *testing.T) {
-	w := newFakeWorld(t, says)
-	w.usePool()
-	a, b := w.bridge("GEMINI_API_KEY=key-a"), w.bridge("GEMINI_API_KEY=key-b")
-	for range 2 {
-		a.call("query", map[string]any{"prompt": "from key-a"}).want(t, false, "key-a")
-		b.call("query", map[string]any{"prompt": "from key-b"}).want(t, false, "key-b")
-	}
-	p := w.onlyPool()
-	if len(p.Workers) != 2 || len(p.Sessions) != 2 {
-		t.Errorf("the pool's state is %+v", p)
-	}
-	for _, r := range w.model.Requests() {
-		if !strings.Contains(r.Prompt, "from "+r.Key) {
-			t.Errorf("%q was sent with the key %q", r.Prompt, r.Key)
-		}
-	}
-	if status := w.pollux("pool", "status"); strings.Contains(status, "key-") {
-		t.Errorf("the status shows a key:\n%s", status)
-	}
-}
-
-// The pool is killed in the middle of a call.
-func TestPoolIsKilled(t *testing.T) {
-	g := newGate()
-	w := newFakeWorld(t, g.script)
-	w.usePool()
-	c, other := w.bridge(), w.bridge()
-	other.call("query", map[string]any{"prompt": "before"}).want(t, false, "before")
-	answer := c.ask("please wait")
-	w.asked("please wait", 1)
-	p := w.onlyPool()
-	agents := children(t, p.PID)
-	send(t, p.PID, os.Kill)
-	w.asked("please wait", 2)
-	close(g.open)
-	next(t, "answer", answer).want(t, false, "please wait")
-	if n := w.timesAsked("please wait"); n != 2 {
-		t.Errorf("the model was asked %d times", n)
-	}
-	other.call("query", map[string]any{"prompt": "after"}).want(t, false, "after")
-	for _, pid := range agents {
-		waitGone(t, pid)
-	}
-	if after := w.onlyPool(); after.PID == p.PID || len(after.Workers) != 1 || len(after.Sessions) != 2 {
-		t.Errorf("the pool's state is %+v", after)
-	}
-}
-
-// A bridge is killed in the middle of a call: its call ends, its process serves others,
-// and its conversations are dropped.
-func TestPoolLosesABridge(t *testing.T) {
-	w := newFakeWorld(t, func(r fakemodel.Request) fakemodel.Reply {
-		if strings.Contains(r.Prompt, "hang") {
-			return fakemodel.Reply{Hang: true}
-		}
-		return says(r)
-	})
-	w.usePool()
-	c, other := w.bridge(), w.bridge()
-	first := c.call("query", map[string]any{"prompt": "my number is 4711"})
-	first.want(t, false, "4711")
-	if p := w.onlyPool(); len(p.Sessions) != 1 || p.Sessions[0].Conversations != 1 || p.Sessions[0].PID != c.cmd.Process.Pid {
-		t.Errorf("the pool's state is %+v", p)
-	}
-	go c.CallTool(w.context(), &mcp.CallToolParams{Name: "query", Arguments: map[string]any{"prompt": "hang"}})
-	w.asked("hang", 1)
-	before := w.onlyPool()
-	c.cmd.Process.Kill()
-	c.leave()
-	other.call("query", map[string]any{"prompt": "the next", "timeout": 60000}).want(t, false, "the next")
-	waitFor(t, "the end of the call", func() bool {
-		p := w.onlyPool()
-		return len(p.Sessions) == 1 && p.Sessions[0].PID == other.cmd.Process.Pid && p.Sessions[0].Requests == 0 &&
-			len(p.Workers) == 1 && p.Workers[0].Running == 0 && len(p.Queues) == 0
-	})
-	if p := w.onlyPool(); p.Workers[0].PID != before.Workers[0].PID {
-		t.Errorf("the pool's state was %+v and is %+v", before, p)
-	}
-	other.call("query", map[string]any{"prompt": "x", "sessionId": first.Meta["sessionId"]}).want(t, true, "no session")
-}
-
 // The pool is stopped by a signal and does not answer. Bridges start another one. The
 // first one ends when it continues.
 func TestPoolDoesNotAnswer(t *testing.T) {
@@ -300,22 +215,6 @@ func TestPoolDoesNotAnswer(t *testing.T) {
 	waitGone(t, p.PID)
 	if len(w.pools()) != 1 {
 		t.Error("the first pool removed the socket of the second")
-	}
-}
-
-// The pool of another build of Pollux runs next to this one.
-func TestPoolOfAnotherBuild(t *testing.T) {
-	w := newFakeWorld(t, says)
-	w.usePool()
-	other := filepath.Join(w.home, "pollux")
-	if out, err := exec.Command("cp", polluxBinary, other).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	w.bridge().call("query", map[string]any{"prompt": "this"}).want(t, false, "this")
-	w.connectWith(w.bridgeEnv(), other).call("query", map[string]any{"prompt": "that"}).want(t, false, "that")
-	all := w.pools()
-	if len(all) != 2 || len(all[0].Workers) != 1 || len(all[1].Workers) != 1 {
-		t.Errorf("pools: %+v", all)
 	}
 }
 
@@ -412,49 +311,6 @@ func TestPoolServesManyBridges(t *testing.T) {
 		t.Errorf("workers: %+v", p.Workers)
 	}
 	w.bridge().call("query", map[string]any{"prompt": "one more"}).want(t, false, "one more")
-}
-
-// Gemini CLI outside of a package starts while it is asked for its version. If that is
-// refused, the call says so, and the process does not stay.
-func TestRefusedVersionLeavesNoProcess(t *testing.T) {
-	w := newFakeWorld(t, says)
-	w.usePool()
-	cli := filepath.Join(w.home, "wrapper")
-	script := fmt.Sprintf("#!/bin/sh\nif [ \"$1\" = --version ]; then\n\twhile [ ! -e $0.open ]; do sleep 0.1; done\n\techo 0.34.0\n\texit\nfi\nexec %s \"$@\"\n",
-		w.fake)
-	if err := os.WriteFile(cli, []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	answer := w.bridge("GEMINI_CLI_PATH=" + cli).ask("the question")
-	var started []int
-	waitFor(t, "a process", func() bool {
-		if all := w.pools(); len(all) == 1 {
-			started = warm(t, all[0].PID)
-		}
-		return len(started) == 1
-	})
-	systest.WriteFile(t, cli+".open", "")
-	next(t, "answer", answer).want(t, true, "too old", "0.34.0")
-	waitGone(t, started[0])
-	if n := len(w.model.Requests()); n > 0 {
-		t.Errorf("the model received %d requests", n)
-	}
-}
-
-// The pool ends when it is idle, although bridges are connected. The next call starts
-// another one, and continues the conversation.
-func TestPoolEndsWhenIdle(t *testing.T) {
-	w := newFakeWorld(t, says)
-	w.usePool()
-	c := w.bridge("POLLUX_POOL_IDLE_MS=1000")
-	first := c.call("query", map[string]any{"prompt": "my number is 4711"})
-	first.want(t, false, "4711")
-	waitFor(t, "the end of the pool", func() bool { return len(w.processes()) == 1 }) // the bridge
-	c.call("query", map[string]any{"prompt": "what is it?", "sessionId": first.Meta["sessionId"]}).want(t, false, "what is it?")
-	requests := w.model.Requests()
-	if last := requests[len(requests)-1]; !strings.Contains(last.Text, "4711") {
-		t.Error("the conversation does not continue")
-	}
 }
 
 // `pollux pool stop` during a call: the call gets its answer from the pool, and the next

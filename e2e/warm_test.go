@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"pollux/internal/agent"
 	"pollux/internal/fakemodel"
@@ -73,80 +72,14 @@ func TestWarmIsolation(t *testing.T) {
 	w.wantNothingLeft(c)
 }
 
-// The process is killed in the middle of an answer, and before its first
-// output.
-func TestWarmProcessIsKilled(t *testing.T) {
-	t.Parallel()
-	warmAndPool(t, warmProcessIsKilled)
-}
-
-func warmProcessIsKilled(t *testing.T) {
-	release := make(chan struct{})
-	w := newFakeWorld(t, func(r fakemodel.Request) fakemodel.Reply {
-		if strings.Contains(r.Prompt, "begin") {
-			return fakemodel.Reply{Parts: []fakemodel.Part{{Text: "the beginning of "}, {Text: "the end", Delay: time.Hour}}}
-		}
-		select {
-		case <-release:
-		default:
-			if strings.Contains(r.Prompt, "wait") {
-				return fakemodel.Reply{Hang: true}
-			}
-		}
-		return fakemodel.Say("an answer")
-	})
-	c := w.bridge()
-	for _, prompt := range []string{"begin", "wait"} {
-		done := make(chan outcome, 1)
-		seen := len(w.model.Requests())
-		go func() { done <- c.call("query", map[string]any{"prompt": prompt}) }()
-		waitFor(t, "the request", func() bool { return len(w.model.Requests()) > seen })
-		if prompt == "begin" {
-			for !strings.Contains(next(t, "words", c.reported), "the beginning of") {
-			}
-		} else {
-			close(release)
-		}
-		for _, pid := range c.agents() {
-			send(t, pid, os.Kill)
-		}
-		o := next(t, "an answer", done)
-		if prompt == "begin" {
-			o.want(t, true, "ended without a result", "the beginning of")
-		} else {
-			o.want(t, false, "an answer") // another process answers
-		}
-	}
-	w.wantNothingLeft(c)
-}
-
-// A job outlives the call that started it.
-func TestBridgeJob(t *testing.T) {
-	w := newFakeWorld(t, says)
-	c := w.bridge()
-	o := c.call("start-job", map[string]any{"tool": "query", "arguments": map[string]any{"prompt": "good morning"}})
-	id, _ := o.Meta["jobId"].(string)
-	for range 10 {
-		if o = c.call("wait-job", map[string]any{"jobId": id, "timeout": 20000}); o.Meta["running"] != true {
-			break
-		}
-	}
-	o.want(t, false, "good morning")
-	if o.Meta["runner"] != agent.Warmed {
-		t.Errorf("_meta is %v", o.Meta)
-	}
-	w.wantNothingLeft(c)
-}
-
 // The CLI's own tools change several files in several steps. The disk does not
 // change; the result has the edits and the diff.
 func TestWarmChangeMode(t *testing.T) {
 	t.Parallel()
-	if testing.Short() { // TestPoolSSH has a pool
-		t.Run(agent.Warmed, warmChangeMode)
-		return
+	t.Run(agent.Warmed, warmChangeMode)
+	if !testing.Short() { // TestPoolSSH has a pool
+		t.Run(poolKind, warmChangeMode)
 	}
-	warmAndPool(t, warmChangeMode)
 }
 
 func warmChangeMode(t *testing.T) {

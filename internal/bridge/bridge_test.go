@@ -357,39 +357,6 @@ func TestFallbackKeepsWhatThereWas(t *testing.T) {
 	})
 }
 
-// The bridge does not wait for minutes because of a quota, although agents do.
-func TestRetriesAreGivenUp(t *testing.T) {
-	for waits, want := range map[string]time.Duration{"1s 2s 3s": 6 * time.Second, "9s": 0, "5s 10s 20s": 5 * time.Second, "3h0m0s": 0} {
-		t.Run(waits, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := newTestBridge(t, script(func(ctx context.Context, r agent.Request, emit func(agent.Event)) (agent.Result, error) {
-					if r.Model == "gemini-2.5-flash" {
-						return say("the other's")
-					}
-					for i, w := range strings.Fields(waits) {
-						d, _ := time.ParseDuration(w)
-						emit(agent.Retry{Attempt: i + 1, Wait: d, Kind: agent.QuotaMinute, Message: "too much"})
-						select {
-						case <-time.After(d):
-						case <-ctx.Done():
-							return agent.Result{}, context.Cause(ctx)
-						}
-					}
-					return say("at last")
-				}), nil)
-				begin := time.Now()
-				a, err := b.Ask(t.Context(), QueryInput{Prompt: "x"}, nil)
-				if took := time.Since(begin); err != nil || took != want {
-					t.Errorf("%q, %v, after %s", a.Text, err, took)
-				}
-				if gaveUp := a.Meta.Fallback != nil; gaveUp != (waits != "1s 2s 3s") {
-					t.Errorf("fallback %+v", a.Meta.Fallback)
-				}
-			})
-		})
-	}
-}
-
 // The error of a retry that takes too long names the agent's own remedy.
 func TestGivenUpRetryHasARemedy(t *testing.T) {
 	b := newTestBridge(t, script(func(ctx context.Context, _ agent.Request, emit func(agent.Event)) (agent.Result, error) {

@@ -281,6 +281,20 @@ func TestErrorsAreResults(t *testing.T) {
 	}
 }
 
+// An answer that ends early says so before its text.
+func TestPartialAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTestBridge(t, script(func(ctx context.Context, _ agent.Request, _ func(agent.Event)) (agent.Result, error) {
+			<-ctx.Done()
+			return agent.Result{Answer: "half of it"}, context.Cause(ctx)
+		}), nil)
+		r, text := callTool(t, connect(t, b, "test"), "query", `{"prompt":"x","timeout":2000}`)
+		if r.IsError || !strings.HasPrefix(text, "[Partial response, timed out after 2s]\n\nhalf of it") || r.Meta["partial"] != true {
+			t.Errorf("got %q, %v, %v", text, r.IsError, r.Meta)
+		}
+	})
+}
+
 type uninstalled struct{ script }
 
 func (uninstalled) Check(context.Context, agent.Source) (agent.Program, error) {

@@ -9,13 +9,11 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -89,7 +87,7 @@ func (c *crowd) lost() (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, h := range c.hosts {
-		if h.over() {
+		if h.Closed() {
 			n++
 		}
 	}
@@ -152,7 +150,7 @@ func (c *crowd) kill(random *rand.Rand, stop <-chan struct{}) {
 		h := c.pool
 		c.mu.Unlock()
 		switch {
-		case random.IntN(6) == 0 && h != nil && !h.over():
+		case random.IntN(6) == 0 && h != nil && !h.Closed():
 			c.count("pool killed")
 			h.kill()
 		case len(running) > 0:
@@ -297,78 +295,30 @@ func (c *crowd) ask(client *shared.Client, q question) bool {
 
 // A host is a pool, with a listener in memory.
 type host struct {
-	dialed    chan net.Conn
-	closed    chan struct{}
-	close     func()
+	*systest.Network
 	ended     chan struct{} // closed when Serve has returned
 	terminate func()
-
-	mu    sync.Mutex
-	conns []net.Conn
-}
-
-// Accept implements [net.Listener].
-func (h *host) Accept() (net.Conn, error) {
-	select {
-	case conn := <-h.dialed:
-		return conn, nil
-	case <-h.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-// Close implements [net.Listener].
-func (h *host) Close() error {
-	h.close()
-	return nil
-}
-
-// Addr implements [net.Listener].
-func (h *host) Addr() net.Addr { return &net.UnixAddr{} }
-
-func (h *host) over() bool {
-	select {
-	case <-h.closed:
-		return true
-	default:
-		return false
-	}
 }
 
 // kill ends the connections first, as a SIGKILL does. Its agents end with their pipes.
 func (h *host) kill() {
-	h.close()
-	h.mu.Lock()
-	for _, conn := range h.conns {
-		conn.Close()
-	}
-	h.mu.Unlock()
+	h.Disconnect()
 	h.terminate()
 }
 
 // dial connects to the pool, and starts one if none listens.
-func (c *crowd) dial(context.Context) (io.ReadWriteCloser, error) {
+func (c *crowd) dial(ctx context.Context) (io.ReadWriteCloser, error) {
 	c.mu.Lock()
-	if c.pool == nil || c.pool.over() {
+	if c.pool == nil || c.pool.Closed() {
 		c.startPool()
 	}
 	h := c.pool
 	c.mu.Unlock()
-	ours, theirs := net.Pipe()
-	select {
-	case h.dialed <- theirs:
-	case <-h.closed:
-		return nil, syscall.ECONNREFUSED
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.conns = append(h.conns, theirs)
-	return ours, nil
+	return h.Dial(ctx, "", "")
 }
 
 func (c *crowd) startPool() {
-	h := &host{dialed: make(chan net.Conn), closed: make(chan struct{}), ended: make(chan struct{})}
-	h.close = sync.OnceFunc(func() { close(h.closed) })
+	h := &host{Network: systest.NewNetwork(), ended: make(chan struct{})}
 	ctx, cancel := context.WithCancel(context.Background())
 	h.terminate = cancel
 	server := &shared.Server{Open: c.open, IdleTimeout: crowdIdle, Log: slog.New(slog.DiscardHandler)}

@@ -3,9 +3,7 @@ package pool_test
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -128,53 +126,6 @@ func TestSingleAhead(t *testing.T) {
 	if r := s.Want("fake:echo x", "fake:echo x"); r.Runner != agent.Warmed || len(s.Workers()) != 1 {
 		t.Errorf("the runner is %q; %+v", r.Runner, s.Workers())
 	}
-}
-
-// Conversations, questions outside of any and cancelled ones share the processes. Each answer
-// has the whole conversation, and nothing of another.
-func TestSingleConversationsDoNotMix(t *testing.T) {
-	s := sitSingle(t, 3)
-	// wordsOf returns the words in an answer that name a conversation.
-	wordsOf := func(answer string) (all []string) {
-		for word := range strings.FieldsSeq(answer) {
-			if strings.HasPrefix(word, "word-") && !slices.Contains(all, word) {
-				all = append(all, word)
-			}
-		}
-		return all
-	}
-	var wg sync.WaitGroup
-	for talk := range 4 {
-		random := rand.New(rand.NewPCG(1, uint64(talk)))
-		wg.Go(func() {
-			var said []string
-			for i := range 8 {
-				word := fmt.Sprintf("word-%d-%d", talk, i)
-				req := agent.Request{Prompt: "fake:remember " + word}
-				want := []string{word}
-				switch random.IntN(4) {
-				case 0: // outside of the conversation
-				case 1:
-					ctx, cancel := context.WithCancel(t.Context())
-					s.Run(ctx, agent.Request{Prompt: "fake:say-and-hang " + word, Dir: s.Dir}, func(ev agent.Event) {
-						if _, ok := ev.(agent.Text); ok {
-							cancel()
-						}
-					})
-					cancel()
-					continue
-				default:
-					said = append(said, word)
-					req.Conversation, req.Replay, want = fmt.Sprint("talk ", talk), "fake:remember "+strings.Join(said, " "), said
-				}
-				r, err := s.Ask(t.Context(), req)
-				if got := wordsOf(r.Answer); err != nil || !slices.Equal(got, want) {
-					t.Errorf("the answer has %q, not %q; %v", got, want, err)
-				}
-			}
-		})
-	}
-	wg.Wait()
 }
 
 // An agent without a login says how to log in.

@@ -374,25 +374,39 @@ func TestUsedUpQuotaWithoutFallback(t *testing.T) {
 // An agent that would wait long before it asks an overloaded model again is stopped, and
 // the fallback model is asked in the same turn.
 func TestLongRetriesFallBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := New(row, script(func(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
-			if req.Model == "flash" {
-				return agent.Result{Answer: "ok", Model: "flash"}, nil
+	for waits, want := range map[string]time.Duration{"1s 2s 3s": 6 * time.Second, "9s": 0, "5s 10s 20s": 5 * time.Second, "3h0m0s": 0} {
+		synctest.Test(t, func(t *testing.T) {
+			r := New(row, script(func(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
+				if req.Model == "flash" {
+					return agent.Result{Answer: "ok", Model: "flash"}, nil
+				}
+				for wait := range strings.FieldsSeq(waits) {
+					d, _ := time.ParseDuration(wait)
+					emit(agent.Retry{Wait: d, Kind: agent.Capacity})
+					select {
+					case <-time.After(d):
+					case <-ctx.Done():
+						return agent.Result{Narration: "so far"}, context.Cause(ctx)
+					}
+				}
+				return agent.Result{Answer: "at last"}, nil
+			}))
+			var events []string
+			req := questionOf("x", "a", 1)
+			req.Fallback = "flash"
+			begin := time.Now()
+			result, err := req.run(t.Context(), r, func(ev agent.Event) { events = append(events, fmt.Sprintf("%T", ev)) })
+			if took := time.Since(begin); err != nil || took != want {
+				t.Errorf("waits of %s: %+v, %v, after %s", waits, result, err, took)
 			}
-			emit(agent.Retry{Wait: 60 * time.Second, Kind: agent.Capacity})
-			<-ctx.Done()
-			return agent.Result{Narration: "so far"}, context.Cause(ctx)
-		}))
-		var events []string
-		req := questionOf("x", "a", 1)
-		req.Fallback = "flash"
-		result, err := req.run(t.Context(), r, func(ev agent.Event) { events = append(events, fmt.Sprintf("%T", ev)) })
-		if err != nil || result.Answer != "ok" || result.Fallback == nil || result.Fallback.From != "the default model" {
-			t.Errorf("%+v, %v", result, err)
-		}
-		if !slices.Contains(events, "agent.FellBack") {
-			t.Errorf("events %v", events)
-		}
-		wantEmpty(t, r)
-	})
+			if waits == "1s 2s 3s" {
+				if result.Answer != "at last" || result.Fallback != nil {
+					t.Errorf("waits of %s: %+v", waits, result)
+				}
+			} else if result.Answer != "ok" || result.Fallback == nil || result.Fallback.From != "the default model" || !slices.Contains(events, "agent.FellBack") {
+				t.Errorf("waits of %s: %+v, events %v", waits, result, events)
+			}
+			wantEmpty(t, r)
+		})
+	}
 }

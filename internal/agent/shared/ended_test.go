@@ -8,13 +8,13 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/queue"
+	"pollux/internal/sys/systest"
 )
 
 // A puppet is an agent's runner that the test plays.
@@ -41,23 +41,17 @@ func answers(text string) puppet {
 
 // A mortal is a pool whose end the test chooses. It listens in memory.
 type mortal struct {
+	*systest.Network
 	server    *Server
-	terminate func() // ends the context of Serve
-	dialed    chan net.Conn
-	closed    chan struct{}
-	close     func()
+	terminate func()        // ends the context of Serve
 	ended     chan struct{} // closed when Serve has returned
 	replaced  atomic.Bool   // whether bridges find another pool
 	closing   func()        // called when the listener is about to be closed; may be nil
-
-	mu    sync.Mutex
-	conns []net.Conn
 }
 
 func newMortal(t *testing.T, run puppet) *mortal {
 	t.Helper()
-	m := &mortal{dialed: make(chan net.Conn), closed: make(chan struct{}), ended: make(chan struct{})}
-	m.close = sync.OnceFunc(func() { close(m.closed) })
+	m := &mortal{Network: systest.NewNetwork(), ended: make(chan struct{})}
 	m.server = newServer(queue.New(row, run), time.Hour)
 	ctx, cancel := context.WithCancel(context.Background())
 	m.terminate = cancel
@@ -72,60 +66,25 @@ func newMortal(t *testing.T, run puppet) *mortal {
 	return m
 }
 
-// Accept implements [net.Listener].
-func (m *mortal) Accept() (net.Conn, error) {
-	select {
-	case conn := <-m.dialed:
-		return conn, nil
-	case <-m.closed:
-		return nil, net.ErrClosed
-	}
-}
-
 // Close implements [net.Listener].
 func (m *mortal) Close() error {
 	if m.closing != nil {
 		m.closing()
 	}
-	m.close()
-	return nil
+	return m.Network.Close()
 }
 
 // Replaced implements [replaceable].
 func (m *mortal) Replaced() bool { return m.replaced.Load() }
 
-// Addr implements [net.Listener].
-func (m *mortal) Addr() net.Addr { return &net.UnixAddr{} }
-
-func (m *mortal) dial() (io.ReadWriteCloser, error) {
-	ours, theirs := net.Pipe()
-	select {
-	case m.dialed <- theirs:
-	case <-m.closed:
-		return nil, syscall.ECONNREFUSED
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.conns = append(m.conns, theirs)
-	return ours, nil
-}
-
-// disconnect ends the connections, as a SIGKILL of the pool does.
-func (m *mortal) disconnect() {
-	m.close()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, conn := range m.conns {
-		conn.Close()
-	}
-}
+func (m *mortal) dial(ctx context.Context) (io.ReadWriteCloser, error) { return m.Dial(ctx, "", "") }
 
 // clientOf returns a client of the first of several pools that still listens.
 func clientOf(t *testing.T, pools ...*mortal) *Client {
 	t.Helper()
-	return connecting(t, func(context.Context) (io.ReadWriteCloser, error) {
+	return connecting(t, func(ctx context.Context) (io.ReadWriteCloser, error) {
 		for _, m := range pools {
-			if conn, err := m.dial(); err == nil {
+			if conn, err := m.dial(ctx); err == nil {
 				return conn, nil
 			}
 		}
@@ -145,6 +104,18 @@ func connecting(t *testing.T, connect func(context.Context) (io.ReadWriteCloser,
 	})
 	t.Cleanup(func() { c.Close() })
 	return c
+}
+
+// stop does what `pollux pool stop` does.
+func stop(t *testing.T, m *mortal, now bool) {
+	t.Helper()
+	conn, err := clientOf(t, m).connect(t.Context())
+	if err == nil {
+		err = conn.rpc.Call(t.Context(), methodStop, stopParams{Now: now}, nil)
+	}
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 func askOf(t *testing.T, c *Client, prompt string) (agent.Result, error) {
@@ -175,7 +146,7 @@ func TestStoppingPoolFinishesItsRequests(t *testing.T) {
 	var slow sync.WaitGroup
 	slow.Go(func() { wantAnswer(t, c, "slow", "of the first") })
 	<-started
-	first.server.stop(false)
+	stop(t, first, false)
 	wantAnswer(t, c, "quick", "of the second")
 	close(finish)
 	slow.Wait()
@@ -213,7 +184,7 @@ func TestStoppingPoolAnswersWhileItIsFound(t *testing.T) {
 // their request was cancelled.
 func TestEndingPoolAnswersNoRequest(t *testing.T) {
 	for name, end := range map[string]func(m *mortal){
-		"stopped":    func(m *mortal) { m.server.stop(true) },
+		"stopped":    func(m *mortal) { stop(t, m, true) },
 		"terminated": func(m *mortal) { m.terminate() },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -240,13 +211,7 @@ func TestEndingPoolAnswersNoRequest(t *testing.T) {
 func TestStopIsAnswered(t *testing.T) {
 	for range 50 {
 		m := newMortal(t, answers(""))
-		conn, err := clientOf(t, m).connect(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := conn.rpc.Call(t.Context(), methodStop, stopParams{}, nil); err != nil {
-			t.Fatal(err)
-		}
+		stop(t, m, false)
 		<-m.ended
 	}
 }
@@ -285,7 +250,7 @@ func TestReleasedWithTheConnection(t *testing.T) {
 				t.Error("it was released too early")
 			default:
 			}
-			m.disconnect()
+			m.Disconnect()
 			<-released
 			release()
 		})
@@ -364,7 +329,7 @@ func TestGivingUpIsNoFailureOfThePool(t *testing.T) {
 			<-opening.Done()
 			return nil, context.Cause(opening)
 		}
-		return m.dial()
+		return m.dial(opening)
 	})
 	if _, err := c.Run(ctx, agent.Request{}, func(agent.Event) {}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
@@ -376,7 +341,7 @@ func TestGivingUpIsNoFailureOfThePool(t *testing.T) {
 func TestPoolEndsDuringTheWelcome(t *testing.T) {
 	m := newMortal(t, answers("ok"))
 	first := true
-	c := connecting(t, func(context.Context) (io.ReadWriteCloser, error) {
+	c := connecting(t, func(ctx context.Context) (io.ReadWriteCloser, error) {
 		if first {
 			first = false
 			ours, theirs := net.Pipe()
@@ -386,7 +351,7 @@ func TestPoolEndsDuringTheWelcome(t *testing.T) {
 			}()
 			return ours, nil
 		}
-		return m.dial()
+		return m.dial(ctx)
 	})
 	wantAnswer(t, c, "x", "ok")
 }

@@ -362,66 +362,6 @@ func (m memory) Write(path, text string) error {
 	return nil
 }
 
-// When a pool ends during a request, the request is sent to the next pool. A pool that is
-// stopped answers the requests in progress first, unless it must not.
-func TestPoolEndsDuringARequest(t *testing.T) {
-	for name, end := range map[string]func(t *testing.T, p *testPool){
-		"a signal": func(_ *testing.T, p *testPool) { p.end() },
-		"stop now": func(t *testing.T, p *testPool) {
-			if err := ask(t.Context(), p.path, methodStop, stopParams{Now: true}, nil); err != nil {
-				t.Error(err)
-			}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			path := socket(t)
-			p := startPool(t, path, hang(), time.Hour)
-			c := newTestClient(t, path, func(cfg *Config) {
-				cfg.Connect = func(ctx context.Context) (io.ReadWriteCloser, error) {
-					conn, err := sock.Dial(ctx, path)
-					if err != nil {
-						startPool(t, path, say(), time.Hour)
-						return sock.Dial(ctx, path)
-					}
-					return conn, nil
-				}
-			})
-			var ending sync.WaitGroup
-			r, err := run(t, c, t.Context(), agent.Request{Prompt: "x"}, func(ev agent.Event) {
-				if text, ok := ev.(agent.Text); ok && text.Text == "so far" {
-					ending.Go(func() { end(t, p) })
-				}
-			})
-			ending.Wait()
-			if err != nil || r.Answer != "said x" {
-				t.Errorf("got %+v, %v", r, err)
-			}
-		})
-	}
-	t.Run("stop", func(t *testing.T) {
-		path := socket(t)
-		finish := make(chan struct{})
-		p := startPool(t, path, &script{run: func(_ context.Context, _ agent.Request, emit func(agent.Event)) (agent.Result, error) {
-			emit(agent.Text{})
-			<-finish
-			return agent.Result{Answer: "finished"}, nil
-		}}, time.Hour)
-		r, err := run(t, newTestClient(t, path, nil), t.Context(), agent.Request{}, func(ev agent.Event) {
-			if _, ok := ev.(agent.Text); ok {
-				if err := ask(t.Context(), path, methodStop, stopParams{}, nil); err != nil {
-					t.Error(err)
-				}
-				until(t, "the end of the socket", func() bool { return !exists(path) })
-				close(finish)
-			}
-		})
-		if err != nil || r.Answer != "finished" {
-			t.Errorf("got %+v, %v", r, err)
-		}
-		p.end()
-	})
-}
-
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil

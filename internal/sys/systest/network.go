@@ -4,19 +4,23 @@ import (
 	"context"
 	"net"
 	"sync"
+	"syscall"
 )
 
 // A Network replaces the listener of a server, so that time stands still in a test with
 // synctest. Its connections have no buffers.
 type Network struct {
-	conns chan net.Conn
-	close func()
-	ended chan struct{}
+	dialed chan net.Conn
+	close  func()
+	ended  chan struct{}
+
+	mu       sync.Mutex
+	accepted []net.Conn
 }
 
 // NewNetwork returns a network without connections.
 func NewNetwork() *Network {
-	n := &Network{conns: make(chan net.Conn), ended: make(chan struct{})}
+	n := &Network{dialed: make(chan net.Conn), ended: make(chan struct{})}
 	n.close = sync.OnceFunc(func() { close(n.ended) })
 	return n
 }
@@ -24,7 +28,10 @@ func NewNetwork() *Network {
 // Accept implements [net.Listener].
 func (n *Network) Accept() (net.Conn, error) {
 	select {
-	case conn := <-n.conns:
+	case conn := <-n.dialed:
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.accepted = append(n.accepted, conn)
 		return conn, nil
 	case <-n.ended:
 		return nil, net.ErrClosed
@@ -34,6 +41,26 @@ func (n *Network) Accept() (net.Conn, error) {
 // Close implements [net.Listener].
 func (n *Network) Close() error { n.close(); return nil }
 
+// Closed reports whether the server listens no more.
+func (n *Network) Closed() bool {
+	select {
+	case <-n.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// Disconnect closes the listener and all connections, as the end of the server's process does.
+func (n *Network) Disconnect() {
+	n.close()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, conn := range n.accepted {
+		conn.Close()
+	}
+}
+
 // Addr implements [net.Listener].
 func (n *Network) Addr() net.Addr { return &net.TCPAddr{} }
 
@@ -41,10 +68,10 @@ func (n *Network) Addr() net.Addr { return &net.TCPAddr{} }
 func (n *Network) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	mine, theirs := net.Pipe()
 	select {
-	case n.conns <- theirs:
+	case n.dialed <- theirs:
 		return mine, nil
 	case <-n.ended:
-		return nil, net.ErrClosed
+		return nil, syscall.ECONNREFUSED
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
