@@ -75,7 +75,7 @@ func (s screen) press(keys ...string) {
 // screen starts a program in a terminal.
 func (w *world) screen(env []string, argv ...string) screen {
 	w.t.Helper()
-	dir := shortDir(w.t)
+	dir := systest.ShortDir(w.t)
 	s, err := editortest.NewScreen(dir, w.project, append(slices.Clone(w.env), env...), 120, 40, argv...)
 	if err != nil {
 		w.t.Fatal(err)

@@ -47,7 +47,7 @@ func (w *world) begin(kind editortest.Kind, files ...string) *desk {
 		}
 		w.t.Skip(err)
 	}
-	dir := shortDir(w.t)
+	dir := systest.ShortDir(w.t)
 	cli := installed(w.t, "gemini-"+current, "node_modules", ".bin")
 	path := strings.Join(append(w.path, filepath.Dir(polluxBinary), cli, os.Getenv("PATH")), ":")
 	w.env = append(w.env, "PATH="+path, "SHELL=/bin/bash", "REMOTE_CONTAINERS=1", "EDITOR=", "COLUMNS=", "LINES=")
@@ -1392,7 +1392,7 @@ func TestEditorWithoutPollux(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				w := newWorld(t, silent)
 				path := w.file("a.txt", "one\n")
-				dir := shortDir(t)
+				dir := systest.ShortDir(t)
 				own := filepath.Join(dir, "bin")
 				systest.MakeDir(t, own)
 				program := filepath.Join(own, "pollux")

@@ -15,6 +15,7 @@ import (
 	"pollux/internal/fakemodel"
 	"pollux/internal/ide/geminiide"
 	"pollux/internal/ide/geminiide/client"
+	"pollux/internal/sys/systest"
 )
 
 // Editors without a plugin.
@@ -28,7 +29,7 @@ func (w *world) bare(argv ...string) *seat {
 		}
 		w.t.Skip(err)
 	}
-	dir := shortDir(w.t)
+	dir := systest.ShortDir(w.t)
 	w.env = append(w.env, "PATH="+filepath.Dir(polluxBinary)+":"+os.Getenv("PATH"))
 	screen, err := editortest.NewScreen(dir, w.project, w.env, 120, 40, argv...)
 	if err != nil {

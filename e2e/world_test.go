@@ -302,17 +302,6 @@ func (w *world) configure(name string) (bin string, env []string) {
 // opencodeModels is the variable that names opencode's catalogue of models.
 const opencodeModels = "OPENCODE_MODELS_PATH="
 
-// shortDir returns a new directory for sockets: their paths must be short.
-func shortDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "px")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	return dir
-}
-
 // file writes a file of the project and returns its path.
 func (w *world) file(name, text string) string {
 	w.t.Helper()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"pollux/internal/sys/disk"
+	"pollux/internal/sys/systest"
 )
 
 // A new process removes what a killed one left behind, but nothing that is in
@@ -22,9 +23,7 @@ func TestStaleDirectoriesAreRemoved(t *testing.T) {
 	young := dead + "-young" // its process may be in another container
 	long := time.Now().Add(-2 * staleTTL)
 	for _, d := range []string{dead, alive, young} {
-		if err := os.MkdirAll(filepath.Join(d, "run-1"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		systest.MakeDir(t, filepath.Join(d, "run-1"))
 		if err := os.Chtimes(d, long, long); d != young && err != nil {
 			t.Fatal(err)
 		}
@@ -36,9 +35,7 @@ func TestStaleDirectoriesAreRemoved(t *testing.T) {
 	// holds no lock, so its directory is removed immediately.
 	locked := func(name string) (string, *os.File) {
 		dir := filepath.Join(os.TempDir(), "pollux-test-"+name)
-		if err := os.MkdirAll(filepath.Join(dir, "worker-1", "home"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		systest.MakeDir(t, filepath.Join(dir, "worker-1", "home"))
 		lock, err := disk.Lock(filepath.Join(dir, lockName))
 		if err != nil {
 			t.Fatal(err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -448,9 +447,7 @@ func TestTemplatesAreFilledLiterally(t *testing.T) {
 func TestTemplatesOfTheUser(t *testing.T) {
 	dir := t.TempDir()
 	write := func(text string) {
-		if err := os.WriteFile(filepath.Join(dir, "search.md"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		systest.WriteFile(t, filepath.Join(dir, "search.md"), text)
 	}
 	write("mine: {{query}}")
 	var prompt string
@@ -475,10 +472,7 @@ func TestFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	elsewhere, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	elsewhere := systest.Dir(t)
 	outside := filepath.Join(elsewhere, "out.txt")
 	for name, text := range map[string]string{
 		"a.txt": "hello", "fence.md": "```\nx\n```\n", "big.txt": strings.Repeat("x", change.MaxFile+1),
@@ -491,9 +485,7 @@ func TestFiles(t *testing.T) {
 		if runtime.GOOS == "windows" && strings.Contains(name, `"`) {
 			continue // no name contains a quote
 		}
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		systest.WriteFile(t, name, text)
 	}
 	links := systest.TryLink(outside, filepath.Join(dir, "link.txt")) == nil
 	a, err := attach(root, []string{"a.txt", filepath.Join(root, "fence.md"), "pic.png", "big.txt", "binary.txt", "big.png", outside, "link.txt", "../x", "none", ".", "list.pl", "q\"q.png"}, agents.Default())

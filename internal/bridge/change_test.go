@@ -17,6 +17,7 @@ import (
 
 	"pollux/internal/agent"
 	"pollux/internal/bridge/change/changetest"
+	"pollux/internal/sys/systest"
 )
 
 func changing(t *testing.T, answer string, meanwhile func(dir string), files map[string]string, repository bool) (Answer, error) {
@@ -81,9 +82,7 @@ func TestTextHoldsADiffThatApplies(t *testing.T) {
 				r, _ := callTool(t, connect(t, b, "test"), "query", string(args))
 				text := r.Content[0].(*mcp.TextContent).Text
 				patch := filepath.Join(t.TempDir(), "patch")
-				if err := os.WriteFile(patch, []byte(text[strings.Index(text, "diff --git"):]), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				systest.WriteFile(t, patch, text[strings.Index(text, "diff --git"):])
 				changetest.Git(t, dir, "apply", "--check", patch)
 				changetest.Git(t, dir, "apply", patch)
 				if got, err := os.ReadFile(filepath.Join(dir, "a.txt")); err != nil || string(got) != test.after {
@@ -211,9 +210,7 @@ func TestDiffOfASubdirectory(t *testing.T) {
 		t.Fatalf("%+v, %v", a.Changes, err)
 	}
 	patch := filepath.Join(t.TempDir(), "patch")
-	if err := os.WriteFile(patch, []byte(a.Changes.Diff), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, patch, a.Changes.Diff)
 	changetest.Git(t, sub, "apply", patch)
 	for path, want := range map[string]string{filepath.Join(dir, "a.txt"): "one\n", filepath.Join(sub, "a.txt"): "1\n"} {
 		if got, err := os.ReadFile(path); err != nil || string(got) != want {

@@ -3,13 +3,13 @@ package bridge
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/gemini/fakecli"
+	"pollux/internal/sys/systest"
 )
 
 // A prompt that started with a byte order mark and "/init" ran that command of the
@@ -20,9 +20,7 @@ func TestNoToolRunsACommand(t *testing.T) {
 	for name, text := range map[string]string{
 		"search.md": "{{query}}{{limit}}", "structured.md": "{{prompt}}{{schema}}", "change-mode.md": "{{prompt}}", "change-mode-tools.md": "{{prompt}}",
 	} {
-		if err := os.WriteFile(filepath.Join(templates, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		systest.WriteFile(t, filepath.Join(templates, name), text)
 	}
 	for _, kind := range []string{agent.Warmed, agent.Spawned} {
 		t.Run(kind, func(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	"pollux/internal/agent/agents"
 	"pollux/internal/config"
+	"pollux/internal/sys/systest"
 )
 
 // A bridge with a history continues conversations of earlier processes. Only the user can
@@ -110,9 +111,7 @@ func TestHistory(t *testing.T) {
 // The ID of a conversation is not a path.
 func TestHistoryReadsOnlyItsFiles(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "x.json"), []byte(`{"said":[["a","b"]]}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, filepath.Join(dir, "x.json"), `{"said":[["a","b"]]}`)
 	h := NewHistory(filepath.Join(dir, "ask"), func(err error) { t.Error(err) })
 	for _, id := range []string{"../x", "x", "", "*", strings.Repeat("A", 26)} {
 		known, err := h.Has(id)
@@ -126,9 +125,7 @@ func TestHistoryReadsOnlyItsFiles(t *testing.T) {
 // A history that cannot be read is an error. It is not taken for an empty one.
 func TestHistoryUnreadable(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ask") // where the directory should be
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, file, "")
 	h := NewHistory(file, func(error) {})
 	id := strings.Repeat("A", 26)
 	_, last := h.Last(t.TempDir())
@@ -139,9 +136,7 @@ func TestHistoryUnreadable(t *testing.T) {
 	}
 
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, dirHash(dir)+"-"+id+".json"), []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, filepath.Join(dir, dirHash(dir)+"-"+id+".json"), "{")
 	if data, err := NewHistory(dir, func(error) {}).Kept(t.Context(), id, 0); err == nil {
 		t.Errorf("a damaged conversation is %q", data)
 	}

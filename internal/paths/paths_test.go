@@ -104,14 +104,9 @@ func TestForeign(t *testing.T) {
 }
 
 func TestIn(t *testing.T) {
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := systest.Dir(t)
 	for _, name := range []string{"root/sub", "other"} {
-		if err := os.MkdirAll(filepath.Join(dir, name), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		systest.MakeDir(t, filepath.Join(dir, name))
 	}
 	roots := []string{filepath.Join(dir, "none"), filepath.Join(dir, "root")}
 	check := func(t *testing.T, wants map[string]string) {
@@ -136,13 +131,8 @@ func TestIn(t *testing.T) {
 }
 
 func TestReal(t *testing.T) {
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(filepath.Join(dir, "there"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	dir := systest.Dir(t)
+	systest.MakeDir(t, filepath.Join(dir, "there"))
 	check := func(t *testing.T, wants map[string]string) {
 		t.Helper()
 		for path, want := range wants {
@@ -160,9 +150,7 @@ func TestReal(t *testing.T) {
 
 func TestMissing(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "there"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	systest.MakeDir(t, filepath.Join(dir, "there"))
 	for path, want := range map[string]string{
 		"f": "", "there/f": "", "a/f": "a", "a/b/f": "a/b a", "there/a/f": "there/a",
 	} {
@@ -178,10 +166,7 @@ func TestMissing(t *testing.T) {
 }
 
 func TestShort(t *testing.T) {
-	home, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	home := systest.Dir(t)
 	check := func(t *testing.T, dir string) {
 		t.Helper()
 		systest.SetHome(t, dir)
@@ -209,12 +194,7 @@ func TestLeadsOut(t *testing.T) {
 	root := t.TempDir()
 	dir, secret := filepath.Join(root, "dir"), filepath.Join(root, "secret")
 	for _, path := range []string{secret, filepath.Join(dir, "file")} {
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		systest.WriteFile(t, path, "")
 	}
 	for name, to := range map[string]string{"in": "file", "out": secret, "up": ".."} {
 		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {

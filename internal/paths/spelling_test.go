@@ -82,20 +82,12 @@ func (f foldingDisk) speller() *speller {
 // On a Mac, a workspace opened as ~/Code did not have the files of ~/code, and a file
 // whose name has an accent was two files.
 func TestSpellings(t *testing.T) {
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := systest.Dir(t)
 	for _, name := range []string{
 		"Work/src/Main.go", "Work/Cafe\u0301/menu.txt", "Work/r\u00e9sum\u00e9.md", "Work/stra\u00dfe", "Work/hard", "other/away",
 	} {
 		path := filepath.Join(dir, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		systest.WriteFile(t, path, "")
 	}
 	if err := os.Link(filepath.Join(dir, "other", "away"), filepath.Join(dir, "Work", "Linked")); err != nil {
 		t.Fatal(err)
@@ -152,14 +144,9 @@ func TestSpellings(t *testing.T) {
 
 // A volume can tell cases apart. Then two names are two files.
 func TestSpellingsThatAreFiles(t *testing.T) {
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := systest.Dir(t)
 	for _, name := range []string{"a", "A"} {
-		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		systest.WriteFile(t, filepath.Join(dir, name), "")
 	}
 	if names, err := readNames(dir); err != nil || len(names) != 2 {
 		t.Skip("this volume takes the names for one file")

@@ -374,9 +374,7 @@ func TestForeignSocketsAreRefused(t *testing.T) {
 		"in a directory of its owner's alone": {0o700, 65534, true}, // mounted into root's container
 	} {
 		dir := filepath.Join(t.TempDir(), "d")
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		systest.MakeDir(t, dir)
 		path := filepath.Join(dir, "s")
 		l, err := net.Listen("unix", path)
 		if err != nil {

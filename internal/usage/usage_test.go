@@ -157,9 +157,7 @@ func TestNotAsked(t *testing.T) {
 	}
 	old := unmarked("", "not installed") + unmarked("pro", "too old") + unmarked("", "unknown version") +
 		unmarked("", "credentials not linked") + unmarked("", "cancelled") + unmarked("", "auth")
-	if err := os.WriteFile(filepath.Join(dir, "2026-03.jsonl"), []byte(old), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, filepath.Join(dir, "2026-03.jsonl"), old)
 	record(dir,
 		agent.Usage{Start: noon, Agent: "gemini", Error: "cancelled", NotAsked: true, Fallback: true},
 		agent.Usage{Start: noon, Agent: "gemini", Error: "not installed", NotAsked: true, Duration: time.Second},
@@ -220,9 +218,7 @@ func TestDamagedFiles(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
-			if err := os.WriteFile(filepath.Join(dir, "2026-03.jsonl"), []byte(tt.text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			systest.WriteFile(t, filepath.Join(dir, "2026-03.jsonl"), tt.text)
 			record(dir, agent.Usage{Start: noon, Agent: "gemini", Model: "pro"})
 			if got := read(t, dir, 1); got.Total.Calls != tt.calls || got.Skipped != tt.skipped {
 				t.Errorf("%d calls, skipped %d; want %d calls, skipped %d", got.Total.Calls, got.Skipped, tt.calls, tt.skipped)
@@ -310,9 +306,7 @@ func TestUnwritable(t *testing.T) {
 // TestUnreadable checks that a report never silently misses a file.
 func TestUnreadable(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "2026-03.jsonl"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	systest.MakeDir(t, filepath.Join(dir, "2026-03.jsonl"))
 	if _, err := Read(dir, 1, noon); err == nil || !strings.Contains(err.Error(), "make it readable, or delete it") {
 		t.Errorf("the error is %v", err)
 	}
@@ -324,13 +318,9 @@ func TestOldMonths(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 40 {
 		path := filepath.Join(dir, month(noon.AddDate(0, -i-1, 0)))
-		if err := os.WriteFile(path, []byte("{}\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		systest.WriteFile(t, path, "{}\n")
 	}
-	if err := os.WriteFile(filepath.Join(dir, "notes.jsonl"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, filepath.Join(dir, "notes.jsonl"), "")
 	record(dir, agent.Usage{Start: noon, Agent: "gemini"})
 	names, err := months(dir)
 	oldest := month(noon.AddDate(0, 0, -MaxDays))

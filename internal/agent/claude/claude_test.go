@@ -1,7 +1,6 @@
 package claude
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -10,6 +9,7 @@ import (
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/agenttest"
+	"pollux/internal/sys/systest"
 )
 
 // What Claude Code prints.
@@ -118,9 +118,7 @@ func TestVersions(t *testing.T) {
 func TestAccount(t *testing.T) {
 	login := func(text string) string {
 		home := t.TempDir()
-		if err := os.WriteFile(filepath.Join(home, ".claude.json"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		systest.WriteFile(t, filepath.Join(home, ".claude.json"), text)
 		return home
 	}
 	env := func(home string, more ...string) agent.Env {
@@ -152,9 +150,7 @@ func TestAccount(t *testing.T) {
 	}
 	// The state changes at each start.
 	before := account(env(one), "/")
-	if err := os.WriteFile(filepath.Join(one, ".claude.json"), []byte(`{"numStartups":2,"oauthAccount":{"accountUuid":"a","organizationUuid":"o"}}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, filepath.Join(one, ".claude.json"), `{"numStartups":2,"oauthAccount":{"accountUuid":"a","organizationUuid":"o"}}`)
 	if account(env(one), "/") != before {
 		t.Error("another start is another account")
 	}

@@ -10,6 +10,7 @@ import (
 
 	"pollux/internal/agent"
 	"pollux/internal/jsontoml"
+	"pollux/internal/sys/systest"
 )
 
 func TestFailure(t *testing.T) {
@@ -107,10 +108,7 @@ type world struct {
 
 func newWorld(t *testing.T) world {
 	t.Helper()
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := systest.Dir(t)
 	w := world{home: filepath.Join(dir, "home"), project: filepath.Join(dir, "project", "sub")}
 	w.env = agent.Env{"HOME=" + w.home, "USERPROFILE=" + w.home}
 	w.write(t, w.project, "a.txt", "a")
@@ -120,12 +118,7 @@ func newWorld(t *testing.T) world {
 func (w world) write(t *testing.T, dir, name, text string) {
 	t.Helper()
 	path := filepath.Join(dir, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, path, text)
 }
 
 func TestEnvironment(t *testing.T) {

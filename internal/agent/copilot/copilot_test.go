@@ -9,24 +9,17 @@ import (
 	"pollux/internal/agent"
 	"pollux/internal/agent/agenttest"
 	"pollux/internal/hostile"
+	"pollux/internal/sys/systest"
 )
 
 // A project whose code Copilot CLI would run is refused, and other projects are not.
 func TestRunsCode(t *testing.T) {
-	root, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := systest.Dir(t)
 	home := filepath.Join(root, "home")
 	env := agent.Env{"HOME=" + home, "USERPROFILE=" + home}
 	plant := func(text string, elem ...string) string {
 		path := filepath.Join(elem...)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		systest.WriteFile(t, path, text)
 		return path
 	}
 	plant(`{"hooks": {"Stop": []}}`, home, ".claude", "settings.json")
@@ -37,9 +30,7 @@ func TestRunsCode(t *testing.T) {
 		project := filepath.Join(home, "project")
 		path := plant(text, project, filepath.FromSlash(name))
 		below := filepath.Join(project, "below")
-		if err := os.MkdirAll(below, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		systest.MakeDir(t, below)
 		for _, dir := range []string{project, below} {
 			if got := runsCode(env, dir); got != path {
 				t.Errorf("%s in %s: %q", name, dir, got)
@@ -71,34 +62,25 @@ func TestRunsCode(t *testing.T) {
 
 // A project with a link to instructions outside of it is refused: they could be a secret of the user.
 func TestLeadsOut(t *testing.T) {
-	root, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := systest.Dir(t)
 	home := filepath.Join(root, "home")
 	env := agent.Env{"HOME=" + home, "USERPROFILE=" + home}
 	link := func(to, from string) {
 		t.Helper()
-		if err := os.MkdirAll(filepath.Dir(from), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		systest.MakeDir(t, filepath.Dir(from))
 		if err := os.Symlink(to, from); err != nil {
 			t.Skip(err) // Windows without Developer Mode
 		}
 	}
 	secret := filepath.Join(root, "secret")
-	if err := os.WriteFile(secret, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, secret, "")
 	link(secret, filepath.Join(home, "AGENTS.md")) // the user's own
 	for _, name := range []string{"AGENTS.md", "CLAUDE.md", "GEMINI.md", ".github/copilot-instructions.md", ".github/instructions/a/b.instructions.md"} {
 		project := filepath.Join(home, "project")
 		path := filepath.Join(project, filepath.FromSlash(name))
 		link(secret, path)
 		below := filepath.Join(project, "below")
-		if err := os.MkdirAll(below, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		systest.MakeDir(t, below)
 		for _, dir := range []string{project, below} {
 			_, err := start(agent.Launch{Dir: dir, TempDir: t.TempDir(), Env: env})
 			agenttest.WantKind(t, err, agent.Unenforceable, path)
@@ -128,9 +110,7 @@ func TestLeadsOut(t *testing.T) {
 		t.Errorf("a link to a directory outside: %q", got)
 	}
 	fine := filepath.Join(home, "fine")
-	if err := os.MkdirAll(filepath.Join(fine, "docs", "a"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	systest.MakeDir(t, filepath.Join(fine, "docs", "a"))
 	link("../docs", filepath.Join(fine, ".github", "instructions"))
 	link("docs/agents.md", filepath.Join(fine, "AGENTS.md"))
 	if got := leadsOut(env, fine); got != "" {

@@ -9,6 +9,7 @@ import (
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/agenttest"
+	"pollux/internal/sys/systest"
 )
 
 // An agent may change its own directories and those in the settings. It receives the variables
@@ -39,9 +40,7 @@ func TestCustomAgentStarts(t *testing.T) {
 	}
 	// A directory that it may change is not a workspace.
 	for _, dir := range []string{extra, filepath.Join(extra, "below")} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		systest.MakeDir(t, dir)
 		_, err := row.Warm.Command(agent.Launch{Dir: dir, TempDir: t.TempDir(), Env: env})
 		agenttest.WantKind(t, err, agent.Unenforceable, "agents.my-cli.writable")
 	}

@@ -22,12 +22,7 @@ func TestAccount(t *testing.T) {
 	project := filepath.Join(one, "project")
 	write := func(text string, name ...string) {
 		path := filepath.Join(name...)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		systest.WriteFile(t, path, text)
 	}
 	env := func(home string, more ...string) agent.Env {
 		return append(agent.Env{"HOME=" + home, "USERPROFILE=" + home, "GEMINI_CLI_SYSTEM_SETTINGS_PATH=/none"}, more...)

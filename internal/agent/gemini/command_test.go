@@ -20,13 +20,9 @@ func TestPrivateHome(t *testing.T) {
 	systest.SetHome(t, t.TempDir())
 	t.Setenv("GEMINI_CLI_HOME", "")
 	theirs, ours := filepath.Join(os.Getenv("HOME"), ".gemini"), t.TempDir()
-	if err := os.MkdirAll(filepath.Join(theirs, "tmp"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	systest.MakeDir(t, filepath.Join(theirs, "tmp"))
 	for _, name := range []string{"settings.json", "GEMINI.md", "oauth_creds.json", ".env", "mcp-oauth-tokens.json"} {
-		if err := os.WriteFile(filepath.Join(theirs, name), []byte(name), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		systest.WriteFile(t, filepath.Join(theirs, name), name)
 	}
 	link := filepath.Join(t.TempDir(), "link")
 	links := systest.TryLink(os.Getenv("HOME"), link) == nil
@@ -40,9 +36,7 @@ func TestPrivateHome(t *testing.T) {
 			if info, err := os.Lstat(filepath.Join(ours, ".gemini", name)); err != nil || same != (info.Mode()&os.ModeSymlink != 0) {
 				t.Errorf("%s is a copy: %v, %v", name, !same, err)
 			}
-			if err := os.WriteFile(filepath.Join(ours, ".gemini", name), []byte("changed"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			systest.WriteFile(t, filepath.Join(ours, ".gemini", name), "changed")
 			data, err := os.ReadFile(filepath.Join(theirs, name))
 			if want := map[bool]string{true: "changed", false: name}[same]; err != nil || string(data) != want {
 				t.Errorf("the user's %s is %q, %v", name, data, err)
@@ -97,12 +91,7 @@ func TestFilesOfASource(t *testing.T) {
 		}
 	}
 	memory := filepath.Join(theirs, ".gemini", "GEMINI.md")
-	if err := os.MkdirAll(filepath.Dir(memory), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(memory, []byte("theirs"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, memory, "theirs")
 	tmp := t.TempDir()
 	command, err := row.Warm.Command(agent.Launch{Dir: path("work"), TempDir: tmp, Change: true, Env: from.Env})
 	if err != nil {
@@ -124,20 +113,14 @@ func TestPrivateHomeWithoutLinks(t *testing.T) {
 	home := t.TempDir()
 	theirs, ours := filepath.Join(os.Getenv("HOME"), ".gemini"), filepath.Join(home, ".gemini")
 	for _, dir := range []string{theirs, ours} {
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		systest.MakeDir(t, dir)
 	}
 	secrets := []string{".env", "oauth_creds.json"}
 	for _, name := range append([]string{"settings.json"}, secrets...) {
-		if err := os.WriteFile(filepath.Join(theirs, name), []byte(name), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		systest.WriteFile(t, filepath.Join(theirs, name), name)
 	}
 	for _, name := range secrets { // these files block the links
-		if err := os.WriteFile(filepath.Join(ours, name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		systest.WriteFile(t, filepath.Join(ours, name), "")
 	}
 	systest.SkipOnWine(t, "it reports that it has made symbolic links, and makes none")
 	unlinked, err := privateHome(nil, home)
@@ -191,9 +174,7 @@ func TestWritable(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	for _, name := range []string{"settings.json", "oauth_creds.json"} {
-		if err := os.WriteFile(filepath.Join(own, name), []byte("{}"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		systest.WriteFile(t, filepath.Join(own, name), "{}")
 	}
 	if got, want := get(env, t.TempDir(), true), []string{cache, filepath.Join(own, "oauth_creds.json")}; !slices.Equal(got, want) {
 		t.Errorf("in change mode %q, want %q", got, want)
@@ -237,9 +218,7 @@ func TestCompileCache(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
 	}
-	if err := os.MkdirAll(filepath.Join(own, "v22"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	systest.MakeDir(t, filepath.Join(own, "v22"))
 	for age, want := range map[time.Duration]bool{0: true, compileCacheTTL + time.Hour: false} {
 		if err := os.Chtimes(own, time.Now(), time.Now().Add(-age)); err != nil && want {
 			t.Fatal(err)
@@ -248,8 +227,6 @@ func TestCompileCache(t *testing.T) {
 		if _, err := os.Stat(own); (err == nil) != want {
 			t.Errorf("after %s: %v", age, err)
 		}
-		if err := os.MkdirAll(own, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		systest.MakeDir(t, own)
 	}
 }

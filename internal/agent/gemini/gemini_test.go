@@ -2,7 +2,6 @@ package gemini
 
 import (
 	"io"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"pollux/internal/agent"
 	"pollux/internal/agent/agenttest"
 	"pollux/internal/agent/gemini/fakecli"
+	"pollux/internal/sys/systest"
 )
 
 func TestEnvironment(t *testing.T) {
@@ -226,9 +226,7 @@ func TestSystemPolicies(t *testing.T) {
 	}
 	write := func(decision string) {
 		rule := "[[rule]]\ntoolName = \"x\"\ndecision = \"" + decision + "\"\npriority = 1\n"
-		if err := os.WriteFile(filepath.Join(dir, "p.toml"), []byte(rule), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		systest.WriteFile(t, filepath.Join(dir, "p.toml"), rule)
 	}
 	write("deny")
 	if err := checkSystemPolicies(dir); err != nil {

@@ -10,26 +10,19 @@ import (
 	"pollux/internal/agent"
 	"pollux/internal/agent/agenttest"
 	"pollux/internal/hostile"
+	"pollux/internal/sys/systest"
 )
 
 func write(t *testing.T, text string, elem ...string) string {
 	t.Helper()
 	path := filepath.Join(elem...)
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, path, text)
 	return path
 }
 
 // A project whose plugins opencode would load is refused, and other projects are not.
 func TestRunsCode(t *testing.T) {
-	root, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := systest.Dir(t)
 	home := filepath.Join(root, "home")
 	env := agent.Env{"HOME=" + home, "USERPROFILE=" + home}
 	write(t, "", home, ".opencode", "plugin", "own.js")
@@ -41,9 +34,7 @@ func TestRunsCode(t *testing.T) {
 		project := filepath.Join(home, "project")
 		path := write(t, text, project, filepath.FromSlash(name))
 		for _, dir := range []string{project, filepath.Join(project, "below")} {
-			if err := os.MkdirAll(dir, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			systest.MakeDir(t, dir)
 			if reason := runsCode(env, dir); !strings.HasPrefix(reason, path) {
 				t.Errorf("%s in %s: %q", name, dir, reason)
 			}
@@ -74,10 +65,7 @@ func TestRunsCode(t *testing.T) {
 
 // A call may read what is really in the directory, and a file without instructions from outside.
 func TestCallsAllow(t *testing.T) {
-	root, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := systest.Dir(t)
 	dir := filepath.Join(root, "project")
 	write(t, "x", root, "outside", "secret")
 	write(t, "x", dir, "below", "a.txt")

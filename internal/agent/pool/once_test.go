@@ -271,9 +271,7 @@ func TestAnswersAreNotEscaped(t *testing.T) {
 // The CLI reads a path with a comma as two, and ignores a missing policy.
 func TestCommaInTheTemporaryDirectory(t *testing.T) {
 	systest.SetTemp(t, filepath.Join(t.TempDir(), "a,b"))
-	if err := os.Mkdir(os.TempDir(), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	systest.MakeDir(t, os.TempDir())
 	_, err := New(gemini.Agent(), agent.Options{})
 	if err == nil || !strings.Contains(err.Error(), "set "+disk.TempVars+" to one without") {
 		t.Errorf("got %v", err)

@@ -375,12 +375,7 @@ func TestWarmFollowsSettings(t *testing.T) {
 		s.Want("fake:echo x", "fake:echo x")
 		s.Until("one process", func() bool { return len(s.Workers()) == 1 })
 		before := s.PID()
-		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte("{}"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		systest.WriteFile(t, file, "{}")
 		s.Want("fake:echo x", "fake:echo x")
 		s.Until("the end of the other", func() bool { return len(s.Workers()) == 1 })
 		if s.PID() == before {

@@ -10,15 +10,14 @@ import (
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/agenttest"
+	"pollux/internal/sys/systest"
 )
 
 // A process distrusts the project, even if the user or the variables trust it. The
 // administrator's settings stay.
 func TestCommand(t *testing.T) {
 	system := filepath.Join(t.TempDir(), "system.json")
-	if err := os.WriteFile(system, []byte(`{/*x*/"security": {"folderTrust": {"enabled": false}, "auth": {"enforcedType": "openai"}}, "tools": {"exclude": ["glob"]}}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, system, `{/*x*/"security": {"folderTrust": {"enabled": false}, "auth": {"enforcedType": "openai"}}, "tools": {"exclude": ["glob"]}}`)
 	tmp := t.TempDir()
 	env := agent.Env{"PATH=/bin", "QWEN_CODE_SYSTEM_SETTINGS_PATH=" + system, "QWEN_CODE_TRUSTED_FOLDERS_PATH=/mine", "QWEN_CODE_IDE_SERVER_PORT=1", "OPENAI_API_KEY=k"}
 	c, err := start(agent.Launch{Dir: "/p", TempDir: tmp, Env: env})

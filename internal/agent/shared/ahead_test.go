@@ -3,12 +3,12 @@ package shared
 import (
 	"context"
 	"io"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/queue"
+	"pollux/internal/sys/systest"
 )
 
 // A starter is a runner that reports for which workspaces it starts processes.
@@ -22,10 +22,7 @@ func (s starter) Ahead(from agent.Source, dir string) { s.dirs <- from.Command +
 // A start ahead reaches the pool's runner for the bridge's own source. It counts as a use
 // of the pool, which must not end before the first request.
 func TestAheadReachesThePool(t *testing.T) {
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := systest.Dir(t)
 	r := starter{say(), make(chan string, 1)}
 	p := startPool(t, socket(t), r, time.Hour)
 	c := newTestClient(t, p.path, func(cfg *Config) { cfg.Usable = func(agent.Source) bool { return true } })

@@ -302,6 +302,43 @@ func TestReleasedByAnEndingPool(t *testing.T) {
 	other.Wait()
 }
 
+// A killed bridge cancels nothing. Its requests end with its connection.
+func TestRequestEndsWithItsBridge(t *testing.T) {
+	started, ended := make(chan struct{}), make(chan struct{})
+	m := newMortal(t, func(ctx context.Context, req agent.Request) (agent.Result, error) {
+		close(started)
+		<-ctx.Done()
+		req.Released()
+		close(ended)
+		return agent.Result{}, context.Cause(ctx)
+	})
+	conn, err := m.dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	conns := make(chan io.ReadWriteCloser, 1)
+	conns <- conn
+	c := newTestClient(t, "", func(cfg *Config) {
+		cfg.Connect = func(context.Context) (io.ReadWriteCloser, error) {
+			select {
+			case conn := <-conns:
+				return conn, nil
+			default:
+				return nil, errors.New("no pool")
+			}
+		}
+	})
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+		askOf(t, c, "x")
+	}()
+	<-started
+	conn.Close()
+	<-ended
+	<-asked
+}
+
 // A pool ended while it opened an agent. The bridge asks the next pool, and nothing stays open.
 func TestPoolEndsWhileItOpensAnAgent(t *testing.T) {
 	first := newMortal(t, answers("of the first"))

@@ -118,10 +118,7 @@ func TestFileErrorsHaveTheAgentsNames(t *testing.T) {
 // It is removed, unless it holds other files.
 func TestNewDirectoriesAreRemoved(t *testing.T) {
 	path := socket(t)
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := systest.Dir(t)
 	in := func(elem ...string) string { return filepath.Join(append([]string{dir}, elem...)...) }
 	startPool(t, path, &script{run: func(_ context.Context, req agent.Request, _ func(agent.Event)) (agent.Result, error) {
 		files := req.Change.Files()
@@ -138,9 +135,7 @@ func TestNewDirectoriesAreRemoved(t *testing.T) {
 		}
 		return agent.Result{}, os.WriteFile(in("kept", "other"), nil, 0o600)
 	}}, time.Hour)
-	if err := os.Mkdir(in("old"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	systest.MakeDir(t, in("old"))
 	c := newTestClient(t, path, func(cfg *Config) { cfg.Hello = &Hello{Protocol: Protocol, Agent: "test"} })
 	change := &agent.Change{Files: func() agent.Files { return memory{} }}
 	if _, err := run(t, c, t.Context(), agent.Request{Dir: dir, Change: change}, ignore); err != nil {
@@ -155,10 +150,7 @@ func TestNewDirectoriesAreRemoved(t *testing.T) {
 
 // An agent that still works on a cancelled request may create a directory.
 func TestNewDirectoriesOfACancelledRequest(t *testing.T) {
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := systest.Dir(t)
 	file := filepath.Join(dir, "new", "file")
 	ctx, cancel := context.WithCancel(t.Context())
 	returned := make(chan struct{})
@@ -195,10 +187,7 @@ func TestNewDirectoriesOfACancelledRequest(t *testing.T) {
 // has sent, also if the agent names them through a link, such as /tmp on a Mac.
 func TestLinkedDirectory(t *testing.T) {
 	path := socket(t)
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := systest.Dir(t)
 	link := filepath.Join(t.TempDir(), "link")
 	systest.Link(t, dir, link)
 	other := filepath.Join(t.TempDir(), "other")

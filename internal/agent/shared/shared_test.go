@@ -107,11 +107,7 @@ func newServer(r *queue.Runner, idle time.Duration) *Server {
 // socket returns a path for a socket. It must be short.
 func socket(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := systest.ShortDir(t)
 	return filepath.Join(dir, "s")
 }
 
@@ -555,9 +551,7 @@ func TestIdlePoolEnds(t *testing.T) {
 func TestListenOnce(t *testing.T) {
 	path := socket(t)
 	if runtime.GOOS == "windows" {
-		if err := os.WriteFile(path, []byte(`\\.\pipe\pollux-none`), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		systest.WriteFile(t, path, `\\.\pipe\pollux-none`)
 	} else {
 		killed, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
 		if err != nil {
@@ -615,9 +609,7 @@ func TestSocketOfAnother(t *testing.T) {
 // Something else in the place of the socket is not touched.
 func TestListenRefuses(t *testing.T) {
 	path := socket(t)
-	if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, path, "mine")
 	if _, err := Listen(t.Context(), path); err == nil || !strings.Contains(err.Error(), "is not a socket: remove it") {
 		t.Errorf("got %v", err)
 	}

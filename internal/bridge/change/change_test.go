@@ -117,9 +117,7 @@ func TestChanges(t *testing.T) {
 				t.Errorf("response %q", c.Response)
 			}
 			patch := filepath.Join(t.TempDir(), "patch")
-			if err := os.WriteFile(patch, []byte(c.Diff), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			systest.WriteFile(t, patch, c.Diff)
 			changetest.Git(t, dir, "apply", patch)
 			got, err := os.ReadFile(filepath.Join(dir, test.file))
 			if err != nil || string(got) != test.want {
@@ -196,9 +194,7 @@ func TestAutocrlf(t *testing.T) {
 				t.Fatal(err)
 			}
 			patch := filepath.Join(t.TempDir(), "patch")
-			if err := os.WriteFile(patch, []byte(set.Diff), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			systest.WriteFile(t, patch, set.Diff)
 			changetest.Git(t, work, "apply", patch)
 			for name, want := range map[string]string{
 				"crlf.txt": "one\r\n2\r\nthree\r\n", "lf.txt": "one\r\n2\r\nthree\r\n", "open.txt": "one\r\n2", "new.txt": "x\r\ny\r\n",
@@ -265,9 +261,7 @@ func TestRepositoryIsNotTrusted(t *testing.T) {
 		name, value, _ := strings.Cut(c, "=")
 		changetest.Git(t, dir, "config", name, value)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte("two\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, filepath.Join(dir, "a.txt"), "two\n")
 	mark := filepath.Join(t.TempDir(), "ran")
 	t.Setenv(envMark, mark)
 	stateOf(t, openTest(t, dir))
@@ -302,9 +296,7 @@ func TestSnapshotIsNotDisturbedByGit(t *testing.T) {
 	}
 	changetest.Git(t, nested, "init", "-q")
 	for name, text := range map[string]string{"f": "x", ".gitignore": "*.log\n"} {
-		if err := os.WriteFile(filepath.Join(nested, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		systest.WriteFile(t, filepath.Join(nested, name), text)
 	}
 	changetest.Git(t, nested, "add", "-A")
 	tr := openTest(t, dir)
@@ -315,9 +307,7 @@ func TestSnapshotIsNotDisturbedByGit(t *testing.T) {
 		}
 		changetest.Git(t, d, "status")
 	}
-	if err := os.WriteFile(filepath.Join(nested, "x.log"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, filepath.Join(nested, "x.log"), "")
 	if stateOf(t, tr) != before {
 		t.Error("taken for a write")
 	}
@@ -362,9 +352,7 @@ func addSubmodule(t *testing.T, dir, name string) {
 	}
 	changetest.Git(t, mod, "init", "-q", "--separate-git-dir", gitDir)
 	changetest.Git(t, mod, "config", "core.worktree", "../../../"+name)
-	if err := os.WriteFile(filepath.Join(mod, "f"), []byte("x"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, filepath.Join(mod, "f"), "x")
 	changetest.Git(t, mod, "add", "-A")
 	changetest.Git(t, mod, "-c", "user.name=x", "-c", "user.email=x@example.org", "commit", "-qm", "x")
 	changetest.Git(t, dir, "config", "-f", ".gitmodules", "submodule."+name+".path", name)
@@ -392,9 +380,7 @@ func TestSnapshotSeesCorners(t *testing.T) {
 				t.Fatal(err)
 			}
 			changetest.Git(t, filepath.Join(dir, "nested"), "init", "-q")
-			if err := os.WriteFile(filepath.Join(dir, "nested", "f"), nil, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			systest.WriteFile(t, filepath.Join(dir, "nested", "f"), "")
 		}, "nested/f"},
 		"assumed unchanged":  {func(t *testing.T, dir string) { changetest.Git(t, dir, "update-index", "--assume-unchanged", "a.txt") }, "a.txt"},
 		"outside the tree":   {func(t *testing.T, dir string) { changetest.Git(t, dir, "config", "core.worktree", t.TempDir()) }, "a.txt"},
@@ -454,9 +440,7 @@ func TestSnapshotSeesDisguisedWrites(t *testing.T) {
 	}
 	tr := openTest(t, dir)
 	before := stateOf(t, tr)
-	if err := os.WriteFile(path, []byte("two\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, path, "two\n")
 	if err := os.Chtimes(path, info.ModTime(), info.ModTime()); err != nil {
 		t.Fatal(err)
 	}
@@ -534,9 +518,7 @@ func TestSnapshotSeesEachChange(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := os.WriteFile(filepath.Join(target, "y"), nil, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			systest.WriteFile(t, filepath.Join(target, "y"), "")
 			if stateOf(t, tr) != before {
 				t.Errorf("repository %v: a file outside counts", repository)
 			}
@@ -560,9 +542,7 @@ func TestSnapshotSeesANewRepository(t *testing.T) {
 func TestSnapshotCountsConflictsOnce(t *testing.T) {
 	dir := changetest.Project(t, true, map[string]string{"a.txt": "one\n"})
 	commit := func(text string) {
-		if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		systest.WriteFile(t, filepath.Join(dir, "a.txt"), text)
 		changetest.Git(t, dir, "-c", "user.name=x", "-c", "user.email=x@example.org", "commit", "-qam", "x")
 	}
 	changetest.Git(t, dir, "checkout", "-qb", "other")
@@ -588,9 +568,7 @@ func FuzzBlocks(f *testing.F) {
 	f.Add("```\n**FILE: a.txt**\n===OLD===\ntwo\n===NEW===\n```\nBye, all of you.")
 	f.Add("**NEW FILE: x**\n===NEW===\n===END===")
 	dir := f.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte("one\ntwo\n\nthree"), 0o600); err != nil {
-		f.Fatal(err)
-	}
+	systest.WriteFile(f, filepath.Join(dir, "a.txt"), "one\ntwo\n\nthree")
 	f.Fuzz(func(t *testing.T, answer string) {
 		c, err := parse(dir, "", answer, unescape)
 		if err != nil {

@@ -32,14 +32,9 @@ func TestOverlay(t *testing.T) {
 		{"nothing", "a\n", "a\n", nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			dir, err := filepath.EvalSymlinks(t.TempDir())
-			if err != nil {
-				t.Fatal(err)
-			}
+			dir := systest.Dir(t)
 			path := filepath.Join(dir, "f.txt")
-			if err := os.WriteFile(path, []byte(test.before), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			systest.WriteFile(t, path, test.before)
 			o := newOverlay(dir)
 			if got, err := o.Read(path); err != nil || got != test.before {
 				t.Errorf("it holds %q, %v", got, err)
@@ -67,14 +62,10 @@ func TestOverlay(t *testing.T) {
 				return
 			}
 			patch := filepath.Join(t.TempDir(), "patch")
-			if err := os.WriteFile(patch, []byte(ch.Diff), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			systest.WriteFile(t, patch, ch.Diff)
 			lf := strings.ReplaceAll(want, "\r\n", "\n")
 			for autocrlf, want := range map[string]string{"false": want, "true": strings.ReplaceAll(lf, "\n", "\r\n")} {
-				if err := os.WriteFile(path, []byte(test.before), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				systest.WriteFile(t, path, test.before)
 				changetest.Git(t, dir, "-c", "core.autocrlf="+autocrlf, "apply", "--whitespace=nowarn", patch)
 				if got, _ := os.ReadFile(path); string(got) != want {
 					t.Errorf("git with core.autocrlf=%s makes it %q, want %q", autocrlf, got, want)
@@ -104,10 +95,7 @@ func TestKeepLineEnds(t *testing.T) {
 }
 
 func TestOverlayNewFiles(t *testing.T) {
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := systest.Dir(t)
 	o := newOverlay(dir)
 	path := filepath.Join(dir, "a", "b.txt")
 	if got, err := o.Read(path); err != nil || got != "" {
@@ -129,19 +117,12 @@ func TestOverlayNewFiles(t *testing.T) {
 
 // An overlay refuses files outside the directory, git's files and binaries.
 func TestOverlayRefuses(t *testing.T) {
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := systest.Dir(t)
 	outside := filepath.Join(t.TempDir(), "secret")
 	for name, content := range map[string]string{outside: "secret", filepath.Join(dir, "binary"): "a\x00b"} {
-		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		systest.WriteFile(t, name, content)
 	}
-	if err := os.Mkdir(filepath.Join(dir, ".git"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	systest.MakeDir(t, filepath.Join(dir, ".git"))
 	paths := []string{outside, filepath.Join(dir, "..", "x"), filepath.Join(dir, ".git", "config"), filepath.Join(dir, "binary")}
 	if runtime.GOOS == "windows" { // git applies no diff of these
 		for _, name := range []string{"NUL", "con.txt", "new.txt:stream", "binary.", ".git::$INDEX_ALLOCATION\\config"} {

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"pollux/internal/sys/systest"
 )
 
 // The sockets are in /tmp if their paths would be too long in the temporary directory.
@@ -19,9 +21,7 @@ func TestRuntimeDirIsShort(t *testing.T) {
 	defer os.RemoveAll(base)
 	dir := func(length int) string {
 		path := filepath.Join(base, strings.Repeat("d", length-len(base)-1))
-		if err := os.MkdirAll(path, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		systest.MakeDir(t, path)
 		return path
 	}
 	own := "pollux-" + strconv.Itoa(os.Getuid())

@@ -67,9 +67,7 @@ func TestEditFileMadeByAnother(t *testing.T) {
 	dir := t.TempDir()
 	temp, path := filepath.Join(dir, "temp"), filepath.Join(dir, "settings.json")
 	for file, text := range map[string]string{temp: "ours", path: "theirs"} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		systest.WriteFile(t, file, text)
 	}
 	err := putNew(temp, path, os.Link, os.Rename)
 	if got, _ := os.ReadFile(path); !errors.Is(err, fs.ErrExist) || string(got) != "theirs" {
@@ -81,9 +79,7 @@ func TestEditFileMadeByAnother(t *testing.T) {
 func TestEditFileFollowsLinks(t *testing.T) {
 	dir := t.TempDir()
 	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
-	if err := os.WriteFile(file, []byte("a"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, file, "a")
 	systest.Link(t, file, link)
 	if err := EditFile(link, "a", "b", 0o644); err != nil {
 		t.Fatal(err)

@@ -16,9 +16,7 @@ func TestDirLstat(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(base, "sub", "file")
-	if err := os.WriteFile(file, []byte("text"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, file, "text")
 	d, err := OpenDir(base)
 	if err != nil {
 		t.Fatal(err)

@@ -3,7 +3,6 @@ package disk
 import (
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -75,9 +74,7 @@ func TestEvalSymlinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, file, "")
 	for _, path := range []string{file, filepath.Join(dir, ".", "file"), dir} {
 		if got, err := EvalSymlinks(path); err != nil || got != filepath.Clean(path) {
 			t.Errorf("%s: %q, %v", path, got, err)

@@ -1,9 +1,10 @@
 package disk
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
+
+	"pollux/internal/sys/systest"
 )
 
 func TestLock(t *testing.T) {
@@ -11,9 +12,7 @@ func TestLock(t *testing.T) {
 	if Abandoned(path) {
 		t.Error("a file that is not there was abandoned")
 	}
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, path, "")
 	if Abandoned(path) {
 		t.Error("a file that is about to be locked was abandoned")
 	}

@@ -38,9 +38,7 @@ func TestPrivate(t *testing.T) {
 			t.Fatalf("%s is not open to others: %v", path, info.Mode())
 		}
 	}
-	if err := os.Mkdir(shared, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	systest.MakeDir(t, shared)
 	open(shared)
 
 	deep := filepath.Join(shared, "a", "b")

@@ -49,9 +49,7 @@ func TestReadFile(t *testing.T) {
 func TestReadDir(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, file, "")
 	if entries, err := ReadDir(dir); err != nil || len(entries) != 1 {
 		t.Errorf("%v, %v", entries, err)
 	}
@@ -65,9 +63,7 @@ func TestReadDir(t *testing.T) {
 
 func TestReadFileFollowsLinks(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "text"), []byte("12345"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, filepath.Join(dir, "text"), "12345")
 	link := filepath.Join(dir, "link")
 	systest.Link(t, "text", link)
 	if data, err := ReadFile(link, 5); err != nil || string(data) != "12345" {

@@ -19,9 +19,7 @@ import (
 
 func write(t *testing.T, path, text string, mode fs.FileMode) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, path, text)
 	if err := os.Chmod(path, mode); err != nil {
 		t.Fatal(err)
 	}

@@ -15,14 +15,9 @@ import (
 )
 
 func TestProcessesIn(t *testing.T) {
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := systest.Dir(t)
 	below := filepath.Join(dir, "below")
-	if err := os.Mkdir(below, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	systest.MakeDir(t, below)
 	before := time.Now()
 	cmd := exec.Command("sleep", "1000")
 	cmd.Dir = below

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"pollux/internal/sys/disk"
+	"pollux/internal/sys/systest"
 )
 
 // Doctor told Windows users to type rm, unset, export, kill and fg.
@@ -48,9 +49,7 @@ func TestRemoveCommandRemoves(t *testing.T) {
 		t.Skip("on Windows it is not a command")
 	}
 	path := filepath.Join(t.TempDir(), "a b.json")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, path, "")
 	command := RemoveCommand(path)
 	if out, err := Command(command).CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", command, err, out)

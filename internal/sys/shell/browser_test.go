@@ -16,9 +16,7 @@ func TestBrowser(t *testing.T) {
 	const url = "http://127.0.0.1:1/review/#A"
 	bin := filepath.Join(t.TempDir(), "bin")
 	exe := map[bool]string{true: ".exe"}[runtime.GOOS == "windows"]
-	if err := os.Mkdir(bin, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	systest.MakeDir(t, bin)
 	for _, name := range []string{"xdg-open", "firefox", "w3m", "helper"} {
 		if err := os.WriteFile(filepath.Join(bin, name+exe), []byte("#!/bin/sh\n"), 0o755); err != nil {
 			t.Fatal(err)
@@ -83,9 +81,7 @@ func TestBrowse(t *testing.T) {
 	if runtime.GOOS == "windows" { // paths of programs have spaces there
 		dir = filepath.Join(t.TempDir(), "Program Files & x")
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	systest.MakeDir(t, dir)
 	file, script := filepath.Join(dir, "url"), filepath.Join(dir, "browser")
 	text := "#!/bin/sh\nexec '" + self + "' \"$@\"\n"
 	if runtime.GOOS == "windows" {

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"net"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -37,10 +36,7 @@ func TestPeerProcess(t *testing.T) {
 				t.Skip(err) // no IPv6
 			}
 			defer l.Close()
-			dir, err := filepath.EvalSymlinks(t.TempDir())
-			if err != nil {
-				t.Fatal(err)
-			}
+			dir := systest.Dir(t)
 			_, port, _ := net.SplitHostPort(l.Addr().String())
 			host := "127.0.0.1"
 			if strings.HasPrefix(network, "[") {

@@ -12,16 +12,13 @@ import (
 	"testing"
 
 	"pollux/internal/sys/disk"
+	"pollux/internal/sys/systest"
 )
 
 // socketDir returns a directory whose path is short enough for a unix socket.
 func socketDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "px")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := systest.ShortDir(t)
 	return dir
 }
 
@@ -124,9 +121,7 @@ func TestIsSocket(t *testing.T) {
 	}
 	for name, text := range map[string]string{"text": "mine", "empty": "", "large": strings.Repeat("x", 1<<20)} {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		systest.WriteFile(t, path, text)
 		if is, err := IsSocket(path); is || err != nil {
 			t.Errorf("the file %s: %v, %v", name, is, err)
 		}
@@ -154,9 +149,7 @@ func TestLeftoverSockets(t *testing.T) {
 	dead := listen("dead.sock")
 	dead.SetUnlinkOnClose(false)
 	dead.Close()
-	if err := os.WriteFile(filepath.Join(dir, "file.sock"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, filepath.Join(dir, "file.sock"), "")
 	if found := rules.Find(dir); !slices.Equal(found, []string{filepath.Join(dir, "dead.sock")}) {
 		t.Errorf("found %q", found)
 	}

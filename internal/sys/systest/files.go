@@ -16,6 +16,17 @@ func Dir(t testing.TB) string {
 	return dir
 }
 
+// ShortDir returns a new directory for sockets: their paths must be short.
+func ShortDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "px")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
 // MakeDir makes a directory that only the user can enter, and those above it.
 func MakeDir(t testing.TB, path string) {
 	t.Helper()

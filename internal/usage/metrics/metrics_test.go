@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -355,9 +354,7 @@ func TestTLS(t *testing.T) {
 	defer secure.Close()
 	authority := filepath.Join(t.TempDir(), "ca.pem")
 	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})
-	if err := os.WriteFile(authority, block, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, authority, string(block))
 	for file, want := range map[string]struct {
 		requests int
 		says     string

@@ -158,9 +158,7 @@ func withNPM(t *testing.T, npm fakeNPM) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(bin, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	systest.MakeDir(t, bin)
 	if runtime.GOOS == "windows" {
 		program, err := os.ReadFile(self)
 		if err != nil {
@@ -185,9 +183,7 @@ const fetchedOne = "npm http fetch GET 200 https://registry.npmjs.org/a/-/a-1.0.
 func TestInstall(t *testing.T) {
 	data := withNPM(t, fakeNPM{Says: fetchedOne, Installs: true})
 	// A damaged installation is replaced.
-	if err := os.MkdirAll(filepath.Join(data, "gemini-cli-"+Version, "node_modules"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	systest.MakeDir(t, filepath.Join(data, "gemini-cli-"+Version, "node_modules"))
 	if path, ok := Find(nil); ok {
 		t.Errorf("found %s", path)
 	}

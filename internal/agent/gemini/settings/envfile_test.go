@@ -2,9 +2,10 @@ package settings
 
 import (
 	"maps"
-	"os"
 	"path/filepath"
 	"testing"
+
+	"pollux/internal/sys/systest"
 )
 
 // Gemini CLI 0.61.0 reads .env files with dotenv 17.2.4, whose answers these are. A key
@@ -44,18 +45,14 @@ func TestEnvFile(t *testing.T) {
 		"export A\nexportB=1\nC=\\\"": {"exportB": "1", "C": `\"`},
 	} {
 		path := filepath.Join(t.TempDir(), ".env")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		systest.WriteFile(t, path, text)
 		got, err := Settings{Trust: Trusted}.parseEnvFile(path)
 		if err != nil || !maps.Equal(got, want) {
 			t.Errorf("%q: got %q, %v, want %q", text, got, err, want)
 		}
 	}
 	path := filepath.Join(t.TempDir(), ".env")
-	if err := os.WriteFile(path, []byte("GEMINI_API_KEY='a b$-_./c'\nHTTPS_PROXY=x\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, path, "GEMINI_API_KEY='a b$-_./c'\nHTTPS_PROXY=x\n")
 	got, err := Settings{}.parseEnvFile(path)
 	if want := map[string]string{"GEMINI_API_KEY": "ab-_./c"}; err != nil || !maps.Equal(got, want) {
 		t.Errorf("in an untrusted folder: got %q, %v, want %q", got, err, want)

@@ -21,10 +21,7 @@ import (
 // "home/" or "project/".
 func home(t *testing.T, files map[string]string) (project string) {
 	t.Helper()
-	root, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := systest.Dir(t)
 	project = filepath.Join(root, "project")
 	inJSON := strings.ReplaceAll(root, `\`, `\\`)
 	for name, text := range files {
@@ -32,9 +29,7 @@ func home(t *testing.T, files map[string]string) (project string) {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, []byte(strings.ReplaceAll(text, "ROOT", inJSON)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		systest.WriteFile(t, path, strings.ReplaceAll(text, "ROOT", inJSON))
 	}
 	if err := os.MkdirAll(project, 0o755); err != nil {
 		t.Fatal(err)
@@ -177,9 +172,7 @@ func TestSystemSettings(t *testing.T) {
 	if err := os.Chmod(etc, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte(files[system]), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, path, files[system])
 	t.Setenv("GEMINI_CLI_SYSTEM_SETTINGS_PATH", path)
 	s, err = Load(nil, dir)
 	if on, by := s.IDEMode(); err != nil || on || by.Name != "system" {
@@ -269,9 +262,7 @@ func TestEnableIDEKeepsStyle(t *testing.T) {
 			"{\r\n  \"a\": 1,\r\n  \"ide\": {\r\n    \"enabled\": true,\r\n    \"hasSeenNudge\": true\r\n  }\r\n}\r\n"},
 	} {
 		path := filepath.Join(t.TempDir(), "settings.json")
-		if err := os.WriteFile(path, []byte(tt.before), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		systest.WriteFile(t, path, tt.before)
 		if err := EnableIDE(path); err != nil {
 			t.Errorf("%s: %v", tt.name, err)
 			continue
