@@ -19,7 +19,7 @@ import (
 )
 
 // newConfig returns the configuration of a companion with its own project.
-func newConfig(t testing.TB) Config {
+func newConfig(t *testing.T) Config {
 	t.Helper()
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
