@@ -63,7 +63,7 @@ var securityTests = map[string]string{
 	"A link opens the page once":                                                             "TestLink TestLinkOfAnother",
 	"only the 256 newest unused links work":                                                  "TestLinksAreBounded",
 	"Everything else needs an unused link or the page's secret":                              "TestPageIsPrivate",
-	"cannot control your terminal":                                                           "TestVisible TestReviewSeveral TestLine TestOutputSteersNoTerminal TestFitShowsNamesPlainly TestClientNamesAreShort TestJournalShowOnATerminal TestJournalRestorePrintsPathsSafely",
+	"cannot control your terminal":                                                           "TestVisible TestReviewSeveral TestLine TestOutputSteersNoTerminal TestFitShowsNamesPlainly TestAgentNames TestJournalShowOnATerminal TestJournalRestorePrintsPathsSafely",
 	"They do not reach a shell where editors call one":                                       "TestKakoune TestHelix",
 	"No symbolic link leads a review, a save or a restore out of the workspace":              "TestWhatCannotBeDisplayedIsAnsweredInTheTerminal TestHiddenChangeOutsideTheWorkspace TestDecisionsStayInTheWorkspace TestReplaceInStaysInside TestJournalRestoreAfterALinkChanged",
 	"Files that are ignored or look like secrets are not sent to the agent":                  "TestExcluded TestSendExcluded",
@@ -92,7 +92,7 @@ var securityTests = map[string]string{
 	"No prompt runs a command of the agent":                                                  "TestNoPromptIsACommand TestNoToolRunsACommand TestBridgeRunsNoCommand TestEscape",
 	"Values that look like flags are refused":                                                "TestQueryInput",
 	"Running and waiting calls, answers, conversations and jobs are bounded":                 "TestLeavingUsesNoTurn TestChunkCacheIsBounded TestConversationsAreBounded TestOutputIsBounded",
-	"the output that waits for a client that does not read":                                  "TestClientThatDoesNotReadIsGivenUp TestOutbox TestAnswerThatNobodyReads",
+	"the output that waits for a client that does not read":                                  "TestClientThatDoesNotReadIsGivenUp TestOutbox TestHTTPHalfClosed",
 	"Several callers that wait for the same job share nothing that changes":                  "TestJobWaiters",
 	"However the client ends, no process is left behind":                                     "TestBridgeLeavesNoCLI TestWarmStress TestDeafClient TestBridgeEndsForADeafClient TestDeafPluginEnds",
 	"The agent receives only an allow-list of environment variables":                         "TestEnvironment TestGeminiRunners",
@@ -136,13 +136,13 @@ var pageTests = map[string]string{
 		TestAcceptedButNotWritten TestCloseFlushesAndEndsGracefully TestKeepAliveComments TestNpmSDK
 		TestOldRelease TestOpenDiffRefusals TestPIDs TestSendToGemini TestSpellingsOfAPath
 		TestGemini TestPageEditsAndAccepts TestTrap6EditorGoneAnswersTheCLI
-		TestTrap6OutcomesAreQueuedOverAReconnect TestUnknownMethodIsAnError
+		TestHTTPStreams TestMethods
 		TestWhatCannotBeDisplayedIsAnsweredInTheTerminal`,
 	"docs/CONFORMANCE.md": `
 		TestConformanceOfNeovim TestFaults`,
 	"docs/COPILOT.md": `
 		TestContext TestCopilot/session TestCopilot/lock TestCopilot/trust TestCopilot/no_view
-		TestDelete TestEditorReadOnly TestKilled TestLockStays TestLock TestOtherTools TestPageReadOnly
+		TestHTTPGone TestEditorReadOnly TestKilled TestLockStays TestLock TestOtherTools TestPageReadOnly
 		TestPrune TestRefused TestReviewReadOnly TestTextRules`,
 	"docs/DOCTOR.md": `
 		TestDoctorAgents TestDoctorClaude TestDoctorContainer TestDoctorReport TestDoctor`,

@@ -149,10 +149,14 @@ func TestHTTPRequests(t *testing.T) {
 			"no session":      {"POST", "", `{"jsonrpc":"2.0","id":7,"method":"tools/list"}`, 400, "send initialize first"},
 			"unknown session": {"POST", "x", `{}`, 404, "send initialize again"},
 			"no stream":       {"GET", "", "", 400, "send initialize first"},
+			"nothing to end":  {"DELETE", "", "", 400, "send initialize first"},
 			"another method":  {"PUT", id, "", 405, "use POST"},
 			"not JSON":        {"POST", id, "{", 400, "not one JSON-RPC message"},
 			"a batch":         {"POST", id, `[{"jsonrpc":"2.0","id":7,"method":"ping"}]`, 400, "not one JSON-RPC message"},
 			"unknown method":  {"POST", "", `{"jsonrpc":"2.0","id":"a","method":"x"}`, 200, `"id":"a","error":{"code":-32601`},
+			"ID 0":            {"POST", "", `{"jsonrpc":"2.0","id":0,"method":"server/discover"}`, 200, `"id":0,"error":{"code":-32601`},
+			"a notification":  {"POST", "", `{"jsonrpc":"2.0","method":"initialize"}`, 400, "send initialize first"},
+			"an unknown one":  {"POST", id, `{"jsonrpc":"2.0","method":"notifications/future"}`, 202, ""},
 			"an answer":       {"POST", id, `{"jsonrpc":"2.0","id":7,"result":{}}`, 202, ""},
 			"ping":            {"POST", id, `{"jsonrpc":"2.0","id":7,"method":"ping"}`, 200, `{"jsonrpc":"2.0","id":7,"result":{}}`},
 		} {
@@ -276,10 +280,14 @@ func TestHTTPGone(t *testing.T) {
 		time.Sleep(unstreamedTimeout)
 		<-s.gone
 		id, _ = s.connect()
+		stream := s.stream(id)
 		if p := s.do(http.MethodDelete, id, nil); p.StatusCode != http.StatusOK {
 			t.Error(p.Status)
 		}
 		<-s.gone
+		if _, more := <-stream.events; more {
+			t.Error("the stream of a deleted session goes on")
+		}
 	})
 }
 
@@ -389,8 +397,9 @@ func TestHTTPLimits(t *testing.T) {
 		for range s.cfg.MaxSessions {
 			s.connect()
 		}
-		if p := s.post("", "initialize", `"id":1,"params":`+hello+`,`); p.StatusCode != http.StatusServiceUnavailable {
-			t.Error(p.Status)
+		p := s.post("", "initialize", `"id":1,"params":`+hello+`,`)
+		if got := <-p.events; p.StatusCode != http.StatusServiceUnavailable || !strings.Contains(got, "end some of the connected agents") {
+			t.Errorf("%s: %s", p.Status, got)
 		}
 	})
 }

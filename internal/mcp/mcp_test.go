@@ -292,6 +292,7 @@ func TestOddMessages(t *testing.T) {
 		a.silent()
 		a.want(a.request("ping", "{}"), "{}")
 		a.want(a.call("later", "{}"), "send initialize first")
+		a.want(a.request("tools/call", `{"name":"later",`+introduction+`}`), "send initialize first") // of a version that is not served
 		a.want(a.request("initialize", hello), "pollux")
 		a.want(a.call("later", "{}"), "isError")
 		for _, text := range odd {
@@ -542,6 +543,27 @@ func TestClose(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A server that closes waits until the companion has no session any more.
+func TestCloseWaitsForDisconnected(t *testing.T) {
+	run(t, func(t *testing.T, f *fixture) {
+		f.gone = make(chan *testSession) // Disconnected waits until it is received
+		f.connect().close()
+		closed := make(chan bool)
+		go func() {
+			defer close(closed)
+			f.Close(t.Context())
+		}()
+		synctest.Wait()
+		select {
+		case <-closed:
+			t.Error("Close returned before Disconnected")
+		default:
+		}
+		<-f.gone
+		<-closed
+	})
 }
 
 // Notifications are written in order, and encoded once if the caller wants.

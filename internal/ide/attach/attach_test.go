@@ -83,3 +83,41 @@ func TestNewSession(t *testing.T) {
 		}
 	}
 }
+
+// A text that cannot go through an editor is marked, even if the message escapes it.
+func TestNewProposal(t *testing.T) {
+	for _, tt := range []struct{ args, says string }{ // an error, or why it is binary
+		{`{"path":"/f","text":"a\ufffdb"}`, ""},
+		{`{"path":"/f","text":"a` + "\uFFFD" + `b"}`, ""},
+		{`{"path":"/f","text":"😀 \ud83d\ude00"}`, ""},
+		{`{"path":"/f","text":"<&>\u2028"}`, ""},
+		{`{"path":"/f","text":""}`, ""},
+		{`{}`, "path is missing"},
+		{`{"text":"x"}`, "path is missing"},
+		{`{"path":"/f"}`, "text is missing"},
+		{`{"path":"/f","text":null}`, "text is missing"},
+		{`{"path":"/f","text":"a\u0000b"}`, "the proposal holds NUL"},
+		{`{"path":"/f\u0000","text":"a"}`, "path holds a NUL"},
+		{`{"path":"/f","text":"a\ud83d"}`, "UTF-8"},
+		{"{\"path\":\"/f\",\"text\":\"a\xff\"}", "UTF-8"},
+	} {
+		var a struct {
+			Path string
+			Text *string
+		}
+		if err := json.Unmarshal([]byte(tt.args), &a); err != nil {
+			t.Fatal(err)
+		}
+		p, err := NewProposal([]byte(tt.args), "path", a.Path, "text", a.Text)
+		got := p.Binary
+		if err != nil {
+			got = err.Error()
+		}
+		if tt.says == "" && got != "" || !strings.Contains(got, tt.says) {
+			t.Errorf("%s: %q, want %q", tt.args, got, tt.says)
+		}
+		if err == nil && (p.Path != a.Path || p.Text != *a.Text) {
+			t.Errorf("%s: %+v", tt.args, p)
+		}
+	}
+}

@@ -356,32 +356,20 @@ func TestTwoCompanions(t *testing.T) {
 	}
 }
 
+// The server removes what companions left that were killed, and nothing else in the directory.
 func TestPrune(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "ide")
-	mark := func(pid int, host string) string {
-		return encode(t, Lock{PID: pid, Pollux: &blocking.Mark{Since: 1, Host: host}})
+	killed := encode(t, Lock{PID: deadPID, Pollux: &blocking.Mark{Since: 1, Host: blocking.Here()}})
+	ours := place(t, dir, 1, killed)
+	leftover := filepath.Join(dir, disk.TempName())
+	kept := []string{place(t, dir, 2, "no JSON"), filepath.Join(dir, "3"), filepath.Join(dir, "4.json"), filepath.Join(dir, "5.lock")}
+	if err := os.Mkdir(kept[3], 0o700); err != nil {
+		t.Fatal(err)
 	}
-	ours := place(t, dir, 1, mark(deadPID, blocking.Here()))
-	kept := []string{
-		place(t, dir, 2, mark(os.Getpid(), blocking.Here())),
-		place(t, dir, 3, mark(deadPID, "another machine")),
-		place(t, dir, 4, encode(t, Lock{PID: deadPID, IDEName: "Other"})),
-		place(t, dir, 5, "no JSON"),
-	}
-	for _, name := range []string{"6", "7.json"} {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(mark(deadPID, blocking.Here())), 0o600); err != nil {
+	for _, path := range []string{kept[1], kept[2], leftover} {
+		if err := os.WriteFile(path, []byte(killed), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		kept = append(kept, path)
-	}
-	if err := os.Mkdir(filepath.Join(dir, "8.lock"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	kept = append(kept, filepath.Join(dir, "8.lock"))
-	leftover := filepath.Join(dir, disk.TempName())
-	if err := os.WriteFile(leftover, nil, 0o600); err != nil {
-		t.Fatal(err)
 	}
 	if err := os.Chtimes(leftover, time.Time{}, time.Now().Add(-2*disk.TempTTL)); err != nil {
 		t.Fatal(err)

@@ -410,6 +410,22 @@ func (a *agent) openDiff(path, text, tab string) (id int) {
 	return a.call(toolOpenDiff, string(args))
 }
 
+// show proposes a change, and waits until the companion has it.
+func (a *agent) show(path, text, tab string) (id int) {
+	a.f.t.Helper()
+	id = a.openDiff(path, text, tab)
+	receive(a.f.t, a.f.backend.proposed)
+	return id
+}
+
+// delivered checks that the agent has received an outcome.
+func delivered(t *testing.T, done <-chan error) {
+	t.Helper()
+	if err := receive(t, done); err != nil {
+		t.Error(err)
+	}
+}
+
 // answer returns the answer to a request.
 func (a *agent) answer(id int) message {
 	a.f.t.Helper()
@@ -558,21 +574,12 @@ func TestTooManySessions(t *testing.T) {
 // Close ends in time, no matter what the agents do.
 func TestClose(t *testing.T) {
 	for name, tt := range map[string]func(t *testing.T, f *fixture){
-		"nobody": func(*testing.T, *fixture) {},
-		"an agent that says nothing": func(_ *testing.T, f *fixture) {
-			f.dial(true)
-		},
-		"an agent with a diff": func(t *testing.T, f *fixture) {
-			f.connect("claude-code").openDiff("/project/a", "a", "tab")
-			receive(t, f.backend.proposed)
-		},
 		"an agent that does not read its first answer": func(_ *testing.T, f *fixture) {
 			f.dial(false).request("initialize", initialize("claude-code"))
 		},
 		"an agent that does not read its decision": func(t *testing.T, f *fixture) {
 			a := f.connect("claude-code")
-			a.openDiff("/project/a", "a", "tab")
-			receive(t, f.backend.proposed)
+			a.show("/project/a", "a", "tab")
 			a.stopReading()
 			done := f.backend.resolve(a.session, "/project/a", companion.Outcome{})
 			t.Cleanup(func() {
@@ -623,36 +630,14 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// Close lets the agents receive what was decided just before it.
-func TestCloseDelivers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := start(t)
-		a := f.connect("claude-code")
-		id := a.openDiff("/project/a", "a", "tab")
-		receive(t, f.backend.proposed)
-		a.stopReading()
-		done := f.backend.resolve(a.session, "/project/a", companion.Outcome{})
-		go f.close()
-		synctest.Wait()
-		a.want(id, "DIFF_REJECTED|tab")
-		if err := receive(t, done); err != nil {
-			t.Error(err)
-		}
-		receive(t, a.ended)
-		receive(t, f.backend.gone)
-	})
-}
-
 // When nothing shows changes any more, the agents receive the rejections, and then
 // their sessions end, so that they show changes in the terminal.
 func TestNoViews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t)
 		a := f.connect("claude-code")
-		decided := a.openDiff("/project/a", "a", "tab")
-		receive(t, f.backend.proposed)
-		undecided := a.openDiff("/project/b", "b", "other tab")
-		receive(t, f.backend.proposed)
+		decided := a.show("/project/a", "a", "tab")
+		undecided := a.show("/project/b", "b", "other tab")
 		f.backend.setShows(false)
 		done := f.backend.resolve(a.session, "/project/a", companion.Outcome{})
 		begun := time.Now()
@@ -662,9 +647,7 @@ func TestNoViews(t *testing.T) {
 		if took := time.Since(begun); took != 0 {
 			t.Errorf("it took %s: an undecided change delays the end", took)
 		}
-		if err := receive(t, done); err != nil {
-			t.Error(err)
-		}
+		delivered(t, done)
 		receive(t, f.backend.gone)
 		select {
 		case m := <-a.answers:
@@ -674,28 +657,29 @@ func TestNoViews(t *testing.T) {
 	})
 }
 
-// An editor that ends takes the last view and the companion with it: the agents receive
-// the rejections even so.
-func TestNoViewsAndClose(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := start(t)
-		a := f.connect("claude-code")
-		id := a.openDiff("/project/a", "a", "tab")
-		receive(t, f.backend.proposed)
-		a.stopReading()
-		f.backend.setShows(false)
-		done := f.backend.resolve(a.session, "/project/a", companion.Outcome{})
-		f.ViewsChanged()
-		synctest.Wait() // the sessions are about to end
-		go f.close()
-		synctest.Wait()
-		a.want(id, "DIFF_REJECTED|tab")
-		if err := receive(t, done); err != nil {
-			t.Error(err)
-		}
-		receive(t, a.ended)
-		receive(t, f.backend.gone)
-	})
+// Close lets the agents receive what was decided just before it. An editor that ends takes the last
+// view and the companion with it: the agents receive the rejections even so.
+func TestCloseDelivers(t *testing.T) {
+	for name, views := range map[string]bool{"with a view": true, "without views": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := start(t)
+				a := f.connect("claude-code")
+				id := a.show("/project/a", "a", "tab")
+				a.stopReading()
+				f.backend.setShows(views)
+				done := f.backend.resolve(a.session, "/project/a", companion.Outcome{})
+				f.ViewsChanged()
+				synctest.Wait() // without views, the sessions are about to end
+				go f.close()
+				synctest.Wait()
+				a.want(id, "DIFF_REJECTED|tab")
+				delivered(t, done)
+				receive(t, a.ended)
+				receive(t, f.backend.gone)
+			})
+		})
+	}
 }
 
 // An agent that does not read delays the end of the sessions for a moment only.
@@ -703,8 +687,7 @@ func TestNoViewsAndNobodyReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t)
 		a := f.connect("claude-code")
-		a.openDiff("/project/a", "a", "tab")
-		receive(t, f.backend.proposed)
+		a.show("/project/a", "a", "tab")
 		a.stopReading()
 		done := f.backend.resolve(a.session, "/project/a", companion.Outcome{})
 		f.backend.setShows(false)

@@ -13,8 +13,6 @@ import (
 	"pollux/internal/sys/systest"
 )
 
-const errNotConnected = "not connected: send notifications/initialized first"
-
 func TestInitialize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t)
@@ -72,51 +70,6 @@ func TestOpencode(t *testing.T) {
 	})
 }
 
-// What is not a message, or comes too early, does no harm.
-func TestOddMessages(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := start(t)
-		a := f.dial(true)
-		for _, text := range []string{
-			"", "no JSON", "[]", "{}", "null", `"x"`, "\xff\xfe", strings.Repeat("[", 1<<16),
-		} {
-			a.send(text)
-		}
-		a.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-		a.send(`{"jsonrpc":"2.0","method":"ide_connected"}`)
-		early := a.openDiff("/project/early", "a", "tab")
-		if got := a.answer(early); got.Error == nil {
-			t.Errorf("before initialize: %s", got)
-		}
-		// A request that claims a later version of MCP needs no initialize.
-		sessionless := a.request("tools/call", `{"name":"openDiff",`+
-			`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",`+
-			`"io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}},`+
-			`"arguments":{"new_file_path":"/project/early","new_file_contents":"a","tab_name":"t"}}`)
-		if got := a.answer(sessionless); got.Error == nil && !got.Result.IsError {
-			t.Errorf("without initialize: %s", got)
-		}
-		id := a.request("initialize", initialize("x"))
-		a.answer(id)
-		a.want(a.openDiff("/project/early", "a", "tab"), "isError: "+errNotConnected)
-		a.want(a.call(toolCloseAll, "{}"), "isError: "+errNotConnected)
-		for range 2 {
-			a.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-		}
-		a.session = receive(t, f.backend.joined)
-		// A notification cannot call a tool: it has no answer.
-		a.send(`{"jsonrpc":"2.0","method":"tools/call","params":{"name":"openDiff","arguments":` +
-			`{"new_file_path":"/project/a","new_file_contents":"a","tab_name":"t"}}}`)
-		a.want(a.call(toolCloseAll, "{}"), "CLOSED_0_DIFF_TABS")
-		if got := a.answer(a.call("executeCode", "{}")); got.Error == nil {
-			t.Errorf("executeCode: %s", got)
-		}
-		if n := len(f.backend.proposed) + len(f.backend.joined); n != 0 {
-			t.Errorf("%d more calls of the backend", n)
-		}
-	})
-}
-
 func TestOpenDiff(t *testing.T) {
 	for name, tt := range map[string]struct {
 		outcome companion.Outcome
@@ -139,9 +92,7 @@ func TestOpenDiff(t *testing.T) {
 				a.silent()
 				done := f.backend.resolve(a.session, "/project/a <&>", tt.outcome)
 				a.want(id, tt.want)
-				if err := receive(t, done); err != nil {
-					t.Error(err)
-				}
+				delivered(t, done)
 				// The agent closes the tab twice.
 				for range 2 {
 					a.want(a.call(toolCloseTab, `{"tab_name":"tab"}`), "TAB_CLOSED")
@@ -181,22 +132,6 @@ func TestOpenDiffFails(t *testing.T) {
 	})
 }
 
-// Text that cannot go through an editor is marked, even if the message escapes it.
-func TestBinary(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := start(t)
-		a := f.connect("claude-code")
-		for text, binary := range map[string]bool{
-			`x\u0000`: true, `\ud800`: true, `\ufffd`: false, "\uFFFD": false, `<&>\u2028`: false, "\xff": true,
-		} {
-			a.call(toolOpenDiff, `{"new_file_path":"/project/a","new_file_contents":"`+text+`","tab_name":"t"}`)
-			if p := receive(t, f.backend.proposed); (p.Binary != "") != binary {
-				t.Errorf("%q: %q", text, p.Binary)
-			}
-		}
-	})
-}
-
 func TestWithdrawn(t *testing.T) {
 	for name, tt := range map[string]struct {
 		tool, args, want string
@@ -215,10 +150,8 @@ func TestWithdrawn(t *testing.T) {
 				a, other := f.connect("claude-code"), f.connect("claude-code")
 				ids := make(map[string]int)
 				for _, tab := range []string{"1", "2"} {
-					ids[tab] = a.openDiff("/project/"+tab, "a", tab)
-					receive(t, f.backend.proposed)
-					other.openDiff("/project/"+tab, "a", tab)
-					receive(t, f.backend.proposed)
+					ids[tab] = a.show("/project/"+tab, "a", tab)
+					other.show("/project/"+tab, "a", tab)
 				}
 				a.want(a.call(tt.tool, tt.args), tt.want)
 				for _, tab := range tt.closed {
@@ -262,9 +195,7 @@ func TestOrderOfCalls(t *testing.T) {
 		}
 		done := f.backend.resolve(a.session, "/project/a", companion.Outcome{Accepted: true, Text: "x"})
 		a.want(third, "FILE_SAVED|x")
-		if err := receive(t, done); err != nil {
-			t.Error(err)
-		}
+		delivered(t, done)
 	})
 }
 
@@ -284,29 +215,8 @@ func TestSameTab(t *testing.T) {
 		for i, path := range map[int]string{0: "/project/a", 2: "/project/b"} {
 			done := f.backend.resolve(a.session, path, companion.Outcome{Accepted: true, Text: path})
 			a.want(ids[i], "FILE_SAVED|"+path)
-			if err := receive(t, done); err != nil {
-				t.Errorf("%s: %v", path, err)
-			}
+			delivered(t, done)
 		}
-	})
-}
-
-// A second request with the ID of an open one has no effect on it.
-func TestSameID(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := start(t)
-		a := f.connect("claude-code")
-		id := a.openDiff("/project/a", "x", "tab")
-		receive(t, f.backend.proposed)
-		a.id--
-		a.openDiff("/project/b", "y", "other")
-		a.silent()
-		done := f.backend.resolve(a.session, "/project/a", companion.Outcome{})
-		a.want(id, "DIFF_REJECTED|tab")
-		if err := receive(t, done); err != nil {
-			t.Error(err)
-		}
-		a.want(a.call(toolCloseAll, "{}"), "CLOSED_0_DIFF_TABS")
 	})
 }
 
@@ -315,10 +225,8 @@ func TestCanceled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t)
 		a := f.connect("claude-code")
-		id := a.openDiff("/project/a", "x", "tab")
-		receive(t, f.backend.proposed)
-		other := a.openDiff("/project/b", "x", "tab")
-		receive(t, f.backend.proposed)
+		id := a.show("/project/a", "x", "tab")
+		other := a.show("/project/b", "x", "tab")
 		a.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
 		if id != 2 {
 			t.Fatal(id)
@@ -335,10 +243,8 @@ func TestAgentEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t)
 		a := f.connect("claude-code")
-		a.openDiff("/project/a", "x", "tab")
-		receive(t, f.backend.proposed)
-		a.openDiff("/project/b", "x", "tab")
-		receive(t, f.backend.proposed)
+		a.show("/project/a", "x", "tab")
+		a.show("/project/b", "x", "tab")
 		a.ws.CloseNow()
 		if s := receive(t, f.backend.gone); s != a.session {
 			t.Error("another session has ended")
@@ -353,24 +259,5 @@ func TestAgentEnds(t *testing.T) {
 		if n := f.MCP.Sessions(); n != 0 {
 			t.Errorf("%d sessions are left", n)
 		}
-	})
-}
-
-// The companion has the session until its last proposal has returned.
-func TestAgentEndsWhileADiffOpens(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := start(t)
-		opening, shown := make(chan bool), make(chan bool)
-		f.backend.propose = func(companion.Proposal) error { opening <- true; <-shown; return nil }
-		a := f.connect("claude-code")
-		a.openDiff("/project/a", "x", "tab")
-		receive(t, opening)
-		a.ws.CloseNow()
-		synctest.Wait()
-		if len(f.backend.gone) != 0 {
-			t.Error("the session was disconnected before its proposal returned")
-		}
-		close(shown)
-		receive(t, f.backend.gone)
 	})
 }

@@ -103,9 +103,12 @@ func TestAgentNames(t *testing.T) {
 		{"", "0.61.0", qwenCode, "Qwen Code", "0.61.0"},
 		{"", "1.0.0", geminiCLI, "Gemini CLI", ""},
 		{"", "", "", "Gemini CLI", ""},
+		// The user reads the names.
+		{strings.Repeat("x", 100_000), strings.Repeat("x", 100_000), "", strings.Repeat("x", 64) + "...", strings.Repeat("x", 64) + "..."},
+		{"a\x1b[31m\u202e\nb", "\x1b", "", "a[31m b", "?"},
 	} {
 		if name, version := agentName(tt.name, tt.version, tt.agent); name != tt.wantName || version != tt.wantVersion {
-			t.Errorf("%s %s is shown as %q %q", tt.name, tt.version, name, version)
+			t.Errorf("%.20q %.20q is shown as %.100q %.100q", tt.name, tt.version, name, version)
 		}
 	}
 }
@@ -116,18 +119,9 @@ func TestEachCLIHasItsOwnToken(t *testing.T) {
 	b := newBackend()
 	s := start(t, b, nil)
 	for _, cli := range clis {
-		token := Endpoint{Token: s.cfg.Token, PIDs: []int{1}}.file(cli).AuthToken
 		c := dial(t, s)
-		req := c.request(t.Context(), "POST", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"streamable-http-client","version":"1.0.0"}}}`)
-		req.Header.Set("Authorization", "Bearer "+token)
-		code, body, header := c.do(req)
-		if code != 200 {
-			t.Fatalf("%s: %d %s", cli.name, code, body)
-		}
-		c.session = header.Get("Mcp-Session-Id")
-		req = c.request(t.Context(), "POST", `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-		req.Header.Set("Authorization", "Bearer "+token)
-		c.do(req)
+		c.token = Endpoint{Token: s.cfg.Token, PIDs: []int{1}}.file(cli).AuthToken
+		c.initialize()
 		if name, _ := (<-b.session).Client(); name != cli.name {
 			t.Errorf("%s is shown as %s", cli.name, name)
 		}

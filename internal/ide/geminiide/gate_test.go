@@ -69,7 +69,7 @@ func TestPanicEndsTheProcess(t *testing.T) {
 	var log bytes.Buffer
 	cmd.Stderr = &log
 	port, in := startChild(t, cmd, "panic")
-	c := (&cl{t: t, base: fmt.Sprintf("http://127.0.0.1:%d", port), http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}).initialize()
+	c := dialPort(t, port).initialize()
 	res, err := c.http.Do(c.request(t.Context(), "POST",
 		`{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"openDiff","arguments":{"filePath":"/a","newContent":"x"}}}`))
 	if err == nil { // the response has begun
@@ -164,10 +164,9 @@ func TestRefusedRequestsAreNotHeld(t *testing.T) {
 func TestRefusalReachesAClientThatSendsABody(t *testing.T) {
 	s := start(t, newBackend(), nil)
 	c := dial(t, s)
+	c.token = "old"
 	for _, size := range []int{10, 100_000} {
-		req := c.request(t.Context(), "POST", strings.Repeat("x", size))
-		req.Header.Set("Authorization", "Bearer old")
-		if code, body, _ := c.do(req); code != http.StatusUnauthorized || !strings.Contains(body, "token") {
+		if code, body, _ := c.do(c.request(t.Context(), "POST", strings.Repeat("x", size))); code != http.StatusUnauthorized || !strings.Contains(body, "token") {
 			t.Errorf("a body of %d bytes: %d %s", size, code, body)
 		}
 	}
