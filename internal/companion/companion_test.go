@@ -187,6 +187,14 @@ func (c *cli) closeDiff(path string) (string, error) {
 	return c.tool("closeDiff", map[string]any{"filePath": path, "suppressNotification": true})
 }
 
+// closes closes a diff, and checks the text that closeDiff returns.
+func (c *cli) closes(path, want string) {
+	c.w.t.Helper()
+	if got, err := c.closeDiff(path); err != nil || got != (geminiide.ClosedContent{Content: want}).Text() {
+		c.w.t.Errorf("closeDiff of %s = %s, %v; want %q", path, got, err, want)
+	}
+}
+
 func (c *cli) outcome() string {
 	c.w.t.Helper()
 	select {
@@ -196,6 +204,21 @@ func (c *cli) outcome() string {
 		c.w.t.Fatal("the CLI received nothing")
 		return ""
 	}
+}
+
+func (c *cli) receives(want string) {
+	c.w.t.Helper()
+	if got := c.outcome(); got != want {
+		c.w.t.Errorf("the CLI received %s, want %s", got, want)
+	}
+}
+
+func accepted(path, text string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","method":"ide/diffAccepted","params":{"filePath":%q,"content":%q}}`, path, text)
+}
+
+func rejected(path string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","method":"ide/diffRejected","params":{"filePath":%q}}`, path)
 }
 
 // A plugin is an attached client.
@@ -261,10 +284,88 @@ func (w *world) serve(diff bool, serve func(io.ReadWriteCloser)) *plugin {
 	if e.info, err = e.Initialize(w.t.Context(), editor.InitializeParams{Client: editor.Implementation{Name: "test"}, Diff: diff}); err != nil {
 		w.t.Fatal(err)
 	}
-	if _, err := e.Status(w.t.Context()); err != nil { // now it is attached
+	settle(w.t, e) // now it is attached
+	return e
+}
+
+// propose opens a diff and returns it as the editor sees it.
+func (w *world) propose(c *cli, e *plugin, path, text string) editor.Diff {
+	w.t.Helper()
+	if err := c.openDiff(path, text); err != nil {
 		w.t.Fatal(err)
 	}
-	return e
+	return get(w.t, e.opened)
+}
+
+func (w *world) accepts(e *plugin, d editor.Diff, text string) {
+	w.t.Helper()
+	res, err := e.Accept(w.t.Context(), editor.DiffAccept{ID: d.ID, Content: text})
+	if err != nil || res.Status != editor.StatusAccepted {
+		w.t.Fatalf("accept = %+v, %v", res, err)
+	}
+}
+
+func (w *world) rejects(e *plugin, d editor.Diff) {
+	w.t.Helper()
+	if err := e.Reject(w.t.Context(), d.ID); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// edits returns when the companion has the edit.
+func (w *world) edits(e *plugin, d editor.Diff, text string) {
+	w.t.Helper()
+	if err := e.Edit(d.ID, text); err != nil {
+		w.t.Fatal(err)
+	}
+	settle(w.t, e)
+}
+
+// types sets the text that the editor has when the diff ends.
+func (e *plugin) types(d editor.Diff, text string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.text[d.ID] = &text
+}
+
+// reads checks the next message to the user.
+func (e *plugin) reads(t *testing.T, part string) {
+	t.Helper()
+	if text := get(t, e.texts); !strings.Contains(text, part) {
+		t.Errorf("the user reads %q, want %q", text, part)
+	}
+}
+
+func (w *world) wantClosed(e *plugin, d editor.Diff, reason string) {
+	w.t.Helper()
+	if cl := get(w.t, e.closed); cl.ID != d.ID || cl.Reason != reason {
+		w.t.Errorf("closed %+v, want %s: %s", cl, d.ID, reason)
+	}
+}
+
+// records checks how the journal says that a change ended.
+func (w *world) records(d editor.Diff, state journal.State, unwritten bool) {
+	w.t.Helper()
+	if e, err := w.journal.Get(d.ID); err != nil || e.State != state || e.Unwritten != unwritten {
+		w.t.Errorf("the journal has %+v, %v; want %s, unwritten %v", e, err, state, unwritten)
+	}
+}
+
+// keeps checks the text that the journal has.
+func (w *world) keeps(id, want string) {
+	w.t.Helper()
+	if text, err := w.journal.Text(id); err != nil || text != want {
+		w.t.Errorf("the journal has %q, %v; want %q", text, err, want)
+	}
+}
+
+// settle waits until the companion has handled the editor's messages, and the
+// editor has received everything sent before that.
+func settle(t *testing.T, e *plugin) {
+	t.Helper()
+	if _, err := e.Status(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func get[T any](t *testing.T, c <-chan T) T {
@@ -317,31 +418,15 @@ func TestAcceptRejectClose(t *testing.T) {
 	w := newWorld(t, nil)
 	c, e := w.connect(), w.attach(true)
 	path := w.file("f", "old\n")
-	open := func(content string) editor.Diff {
-		t.Helper()
-		if err := c.openDiff(path, content); err != nil {
-			t.Fatal(err)
-		}
-		return get(t, e.opened)
-	}
 
-	d := open("new\n")
-	if err := e.Edit(d.ID, "edited\n"); err != nil {
-		t.Fatal(err)
-	}
-	if res, err := e.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: "edited more\n"}); err != nil || res.Status != editor.StatusAccepted {
-		t.Fatalf("accept = %+v, %v", res, err)
-	}
-	want := fmt.Sprintf(`{"jsonrpc":"2.0","method":"ide/diffAccepted","params":{"filePath":%q,"content":"edited more\n"}}`, path)
-	if got := c.outcome(); got != want {
-		t.Errorf("the CLI received %s, want %s", got, want)
-	}
+	d := w.propose(c, e, path, "new\n")
+	w.edits(e, d, "edited\n")
+	w.accepts(e, d, "edited more\n")
+	c.receives(accepted(path, "edited more\n"))
 	if _, err := e.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: "again"}); err == nil {
 		t.Error("accepted twice")
 	}
-	if text, err := w.journal.Text(d.ID); err != nil || text != "edited more\n" {
-		t.Errorf("the journal has %q, %v", text, err)
-	}
+	w.keeps(d.ID, "edited more\n")
 	if text, err := w.journal.Proposal(d.ID); err != nil || text != "new\n" {
 		t.Errorf("the journal has the proposal %q, %v", text, err)
 	}
@@ -349,30 +434,20 @@ func TestAcceptRejectClose(t *testing.T) {
 		t.Errorf("the journal has the original %q, %v", text, err)
 	}
 
-	d = open("new\n")
-	if err := e.Reject(t.Context(), d.ID); err != nil {
-		t.Fatal(err)
-	}
-	if got := c.outcome(); !strings.Contains(got, "ide/diffRejected") {
-		t.Errorf("the CLI received %s", got)
-	}
+	d = w.propose(c, e, path, "new\n")
+	w.rejects(e, d)
+	c.receives(rejected(path))
 
-	d = open("new\n")
-	e.mu.Lock()
+	d = w.propose(c, e, path, "new\n")
 	late := `typed {"content": "late"}` + "\n"
-	e.text[d.ID] = &late
-	e.mu.Unlock()
-	if got, err := c.closeDiff(path); err != nil || got != (geminiide.ClosedContent{Content: late}).Text() {
-		t.Errorf("closeDiff = %s, %v", got, err)
-	}
+	e.types(d, late)
+	c.closes(path, late)
 	_, err := c.closeDiff(path)
 	wantSays(t, err, "no diff is open")
 
 	// No notification followed the close: the next one is the next diff's.
-	d = open("last\n")
-	if err := e.Reject(t.Context(), d.ID); err != nil {
-		t.Fatal(err)
-	}
+	d = w.propose(c, e, path, "last\n")
+	w.rejects(e, d)
 	c.outcome()
 	if len(c.outcomes) != 0 {
 		t.Errorf("the CLI also received %s", <-c.outcomes)
@@ -390,27 +465,16 @@ func TestSpellingsOfAPath(t *testing.T) {
 	for i, spelling := range spellings {
 		open := func() editor.Diff {
 			t.Helper()
-			if err := c.openDiff(spelling, "new\n"); err != nil {
-				t.Fatal(err)
-			}
-			d := get(t, e.opened)
+			d := w.propose(c, e, spelling, "new\n")
 			if d.Path != path || !d.Exists || d.Original != "old\n" {
 				t.Errorf("the editor shows %+v", d)
 			}
 			return d
 		}
 		w.accepts(e, open(), "old\n")
-		want := fmt.Sprintf(`{"jsonrpc":"2.0","method":"ide/diffAccepted","params":{"filePath":%q,"content":"old\n"}}`, spelling)
-		if got := c.outcome(); got != want {
-			t.Errorf("the CLI received %s, want %s", got, want)
-		}
-		if err := e.Reject(t.Context(), open().ID); err != nil {
-			t.Fatal(err)
-		}
-		want = fmt.Sprintf(`{"jsonrpc":"2.0","method":"ide/diffRejected","params":{"filePath":%q}}`, spelling)
-		if got := c.outcome(); got != want {
-			t.Errorf("the CLI received %s, want %s", got, want)
-		}
+		c.receives(accepted(spelling, "old\n"))
+		w.rejects(e, open())
+		c.receives(rejected(spelling))
 		open()
 		if _, err := c.closeDiff(spellings[(i+1)%len(spellings)]); err != nil {
 			t.Error(err)
@@ -438,28 +502,19 @@ func TestSupersededDiffIsNotAnswered(t *testing.T) {
 		}
 	}
 	first, second := get(t, e.opened), get(t, e.opened)
-	if cl := get(t, e.closed); cl.ID != first.ID || cl.Reason != editor.ReasonSuperseded {
-		t.Errorf("closed %+v", cl)
-	}
+	w.wantClosed(e, first, editor.ReasonSuperseded)
 	if _, err := e.Accept(t.Context(), editor.DiffAccept{ID: first.ID, Content: "1\n"}); err == nil {
 		t.Error("the superseded diff was accepted")
 	}
-	if _, err := e.Accept(t.Context(), editor.DiffAccept{ID: second.ID, Content: "2\n"}); err != nil {
-		t.Fatal(err)
-	}
-	if got := c.outcome(); !strings.Contains(got, `"content":"2\n"`) {
-		t.Errorf("the CLI received %s", got)
-	}
+	w.accepts(e, second, "2\n")
+	c.receives(accepted(path, "2\n"))
 }
 
 func TestConflictAndEmpty(t *testing.T) {
 	w := newWorld(t, nil)
 	c, e := w.connect(), w.attach(true)
 	path := w.file("f", "old\n")
-	if err := c.openDiff(path, "new\n"); err != nil {
-		t.Fatal(err)
-	}
-	d := get(t, e.opened)
+	d := w.propose(c, e, path, "new\n")
 	accept := func(content, overwrite string) editor.DiffAcceptResult {
 		t.Helper()
 		res, err := e.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: content, Overwrite: overwrite})
@@ -496,16 +551,8 @@ func TestTwoEditorsSeeEachOther(t *testing.T) {
 	w := newWorld(t, nil)
 	c, one := w.connect(), w.attach(true)
 	path := w.file("f", "old\n")
-	if err := c.openDiff(path, "new\n"); err != nil {
-		t.Fatal(err)
-	}
-	d := get(t, one.opened)
-	if err := one.Edit(d.ID, "mine\n"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := one.Status(t.Context()); err != nil { // the edit has been handled
-		t.Fatal(err)
-	}
+	d := w.propose(c, one, path, "new\n")
+	w.edits(one, d, "mine\n")
 	two := w.attach(true)
 	if got := get(t, two.opened); got.ID != d.ID || got.Text() != "mine\n" || got.Proposed != "new\n" {
 		t.Errorf("the second editor was shown %+v", got)
@@ -523,29 +570,20 @@ func TestTwoEditorsSeeEachOther(t *testing.T) {
 		t.Errorf("diffs = %v, %v", diffs, err)
 	}
 	two.Client.Close()
-	if got := c.outcome(); !strings.Contains(got, "ide/diffRejected") {
-		t.Errorf("the CLI received %s", got)
-	}
-	if text, err := w.journal.Text(d.ID); err != nil || text != "ours\n" {
-		t.Errorf("the journal has %q, %v", text, err)
-	}
+	c.receives(rejected(path))
+	w.keeps(d.ID, "ours\n")
 }
 
 func TestCLIGone(t *testing.T) {
 	w := newWorld(t, func(c *ide.Config) { c.GoneTimeout = 10 * time.Millisecond })
 	c, e := w.connect(), w.attach(true)
 	path := w.file("f", "old\r\n")
-	if err := c.openDiff(path, "new\n"); err != nil {
-		t.Fatal(err)
-	}
-	d := get(t, e.opened)
+	d := w.propose(c, e, path, "new\n")
 	c.ClientSession.Close()
 	if ch := get(t, e.changed); ch.ID != d.ID || ch.State != editor.StateOrphaned {
 		t.Errorf("the editor received %+v", ch)
 	}
-	if text := get(t, e.texts); !strings.Contains(text, "kept") {
-		t.Errorf("the user read %q", text)
-	}
+	e.reads(t, "kept")
 	_, err := e.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: "new\n"})
 	wantSays(t, err, "diff/save")
 	var res editor.DiffAcceptResult
@@ -581,9 +619,7 @@ func TestRootsChange(t *testing.T) {
 	if err := e.Update(editor.Snapshot{Roots: []string{"relative"}}); err != nil {
 		t.Fatal(err)
 	}
-	if text := get(t, e.texts); !strings.Contains(text, "absolute") {
-		t.Errorf("the user read %q", text)
-	}
+	e.reads(t, "absolute")
 }
 
 // The browser page receives no token, also when the workspace's directories change.
@@ -597,9 +633,7 @@ func TestPageGetsNoToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	get(t, e.envs)
-	if _, err := page.Status(t.Context()); err != nil { // it has received what came before
-		t.Fatal(err)
-	}
+	settle(t, page) // it has received what came before
 	if len(page.envs) > 0 {
 		t.Errorf("it receives %v", <-page.envs)
 	}
@@ -618,23 +652,10 @@ func TestCloseAsksTheOneWhoEdited(t *testing.T) {
 	w := newWorld(t, nil)
 	c, stale, mine := w.connect(), w.attach(true), w.attach(true)
 	path := w.file("f", "old\n")
-	if err := c.openDiff(path, "new\n"); err != nil {
-		t.Fatal(err)
-	}
-	d := get(t, mine.opened)
-	proposal := "new\n"
-	stale.mu.Lock()
-	stale.text[d.ID] = &proposal
-	stale.mu.Unlock()
-	if err := mine.Edit(d.ID, "edited\n"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := mine.Status(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := c.closeDiff(path); err != nil || got != (geminiide.ClosedContent{Content: "edited\n"}).Text() {
-		t.Errorf("closeDiff = %s, %v", got, err)
-	}
+	d := w.propose(c, mine, path, "new\n")
+	stale.types(d, "new\n")
+	w.edits(mine, d, "edited\n")
+	c.closes(path, "edited\n")
 }
 
 // Text typed just before a diff ends in another way is also kept.
@@ -643,14 +664,9 @@ func TestLateEditsAreKept(t *testing.T) {
 	c, e := w.connect(), w.attach(true)
 	path := w.file("f", "old\n")
 	for i := range 2 {
-		if err := c.openDiff(path, "new\n"); err != nil {
-			t.Fatal(err)
-		}
-		d := get(t, e.opened)
+		d := w.propose(c, e, path, "new\n")
 		typed := fmt.Sprintf("typed %d\n", i)
-		e.mu.Lock()
-		e.text[d.ID] = &typed
-		e.mu.Unlock()
+		e.types(d, typed)
 	}
 	w.Close() // the first was superseded, the second is rejected
 	entries, err := w.journal.List()
@@ -658,9 +674,7 @@ func TestLateEditsAreKept(t *testing.T) {
 		t.Fatalf("journal = %v, %v", entries, err)
 	}
 	for i, entry := range entries {
-		if text, err := w.journal.Text(entry.ID); err != nil || text != fmt.Sprintf("typed %d\n", 1-i) {
-			t.Errorf("the journal has %q, %v", text, err)
-		}
+		w.keeps(entry.ID, fmt.Sprintf("typed %d\n", 1-i))
 	}
 }
 
@@ -672,10 +686,7 @@ func TestAcceptAsTheCLIEnds(t *testing.T) {
 	path := w.file("f", "old\n")
 	for range 20 {
 		c := w.connect()
-		if err := c.openDiff(path, "new\n"); err != nil {
-			t.Fatal(err)
-		}
-		d := get(t, e.opened)
+		d := w.propose(c, e, path, "new\n")
 		closed := make(chan error, 1)
 		go func() { closed <- c.ClientSession.Close() }()
 		e.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: "mine\n"})
@@ -742,9 +753,7 @@ func TestLateFailureAnswersTheCLI(t *testing.T) {
 		t.Error(err)
 	}
 	e.mu.Unlock()
-	if got := c.outcome(); !strings.Contains(got, "ide/diffRejected") {
-		t.Errorf("the CLI received %s", got)
-	}
+	c.receives(rejected(path))
 }
 
 // Both sides write large messages before they read.
@@ -755,19 +764,14 @@ func TestBothWriteAtOnce(t *testing.T) {
 	big := strings.Repeat("x", 1<<18) + "\n"
 	path := w.file("f", big)
 	for range 5 {
-		if err := c.openDiff(path, big+"new\n"); err != nil {
-			t.Fatal(err)
-		}
-		d := get(t, e.opened)
+		d := w.propose(c, e, path, big+"new\n")
 		if err := e.Edit(d.ID, big+"edited\n"); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := e.Diffs(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if err := e.Reject(t.Context(), d.ID); err != nil {
-			t.Fatal(err)
-		}
+		w.rejects(e, d)
 	}
 }
 
@@ -824,9 +828,7 @@ func TestModel(t *testing.T) {
 				path := paths[rng.IntN(len(paths))]
 				d, open := c.open[path]
 				text := fmt.Sprintf("%d\n", step)
-				if _, err := e.Status(t.Context()); err != nil { // the editor's edits have been handled: the CLI uses another connection
-					t.Fatal(err)
-				}
+				settle(t, e) // the editor's edits have been handled: the CLI uses another connection
 				switch op := rng.IntN(6); {
 				case op <= 1:
 					if err := c.openDiff(path, text); err != nil {
@@ -859,9 +861,7 @@ func TestModel(t *testing.T) {
 					texts[d.ID], states[d.ID] = text, journal.Accepted
 					delete(c.open, path)
 				case op == 4:
-					if err := e.Reject(t.Context(), d.ID); err != nil {
-						t.Fatal(err)
-					}
+					w.rejects(e, d)
 					c.expected = append(c.expected, fmt.Sprintf(`"ide/diffRejected","params":{"filePath":%q}`, path))
 					states[d.ID] = journal.Rejected
 					delete(c.open, path)
@@ -955,15 +955,11 @@ func TestSetRootsTriesAgain(t *testing.T) {
 		if err := e.Update(editor.Snapshot{Roots: roots}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := e.Status(t.Context()); err != nil { // it has been handled
-			t.Fatal(err)
-		}
+		settle(t, e) // it has been handled
 	}
 	update()
 	update()
-	if got := get(t, e.texts); !strings.Contains(got, "discovery file") {
-		t.Errorf("the user reads %q", got)
-	}
+	e.reads(t, "discovery file")
 	if len(e.texts) > 0 {
 		t.Errorf("and again %q", <-e.texts)
 	}

@@ -12,26 +12,8 @@ import (
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
 	"pollux/internal/ide"
-	"pollux/internal/ide/geminiide"
 	"pollux/internal/sys/systest"
 )
-
-// propose opens a diff and returns it as the editor sees it.
-func (w *world) propose(c *cli, e *plugin, path, text string) editor.Diff {
-	w.t.Helper()
-	if err := c.openDiff(path, text); err != nil {
-		w.t.Fatal(err)
-	}
-	return get(w.t, e.opened)
-}
-
-func (w *world) accepts(e *plugin, d editor.Diff, text string) {
-	w.t.Helper()
-	res, err := e.Accept(w.t.Context(), editor.DiffAccept{ID: d.ID, Content: text})
-	if err != nil || res.Status != editor.StatusAccepted {
-		w.t.Fatalf("accept = %+v, %v", res, err)
-	}
-}
 
 // A CLI whose user pressed Ctrl-C ignores the accept: the user read "accepted", and
 // no program had written the file.
@@ -50,32 +32,20 @@ func TestAcceptedButNotWritten(t *testing.T) {
 	_, err := other.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: "yours\n"})
 	wantSays(t, err, "accepted already")
 	wantSays(t, other.Reject(t.Context(), d.ID), "accepted already")
-	if entry, err := w.journal.Get(d.ID); err != nil || entry.State != journal.Accepted || !entry.Unwritten {
-		t.Errorf("at first the journal has %+v, %v", entry, err)
-	}
+	w.records(d, journal.Accepted, true)
 	for _, view := range []*plugin{e, other} {
-		if cl := get(t, view.closed); cl.ID != d.ID || cl.Reason != editor.ReasonUnwritten {
-			t.Errorf("closed %+v", cl)
-		}
+		w.wantClosed(view, d, editor.ReasonUnwritten)
 		if text := get(t, view.texts); !strings.Contains(text, path) || !strings.Contains(text, "pollux journal restore "+d.ID) {
 			t.Errorf("the user reads %q", text)
 		}
 	}
-	if entry, err := w.journal.Get(d.ID); err != nil || entry.State != journal.Accepted || !entry.Unwritten {
-		t.Errorf("the journal has %+v, %v", entry, err)
-	}
-	if text, err := w.journal.Text(d.ID); err != nil || text != "mine\n" {
-		t.Errorf("the journal has %q, %v", text, err)
-	}
+	w.records(d, journal.Accepted, true)
+	w.keeps(d.ID, "mine\n")
 
 	// A suspended CLI that continues writes it after all.
 	w.file("f", "mine\n")
-	if text := get(t, e.texts); !strings.Contains(text, "was written now") {
-		t.Errorf("the user reads %q", text)
-	}
-	if entry, err := w.journal.Get(d.ID); err != nil || entry.Unwritten {
-		t.Errorf("the journal has %+v, %v", entry, err)
-	}
+	e.reads(t, "was written now")
+	w.records(d, journal.Accepted, false)
 }
 
 func TestAcceptedAndWritten(t *testing.T) {
@@ -88,6 +58,7 @@ func TestAcceptedAndWritten(t *testing.T) {
 		{"\uFEFFold\n", "new\n", "new\n", "\uFEFFnew\n"},
 		{"same\n", "new\n", "same\n", "same\n"}, // all is undone: nothing changes
 	} {
+		t.Logf("%+q", tt)
 		path := w.file("f", tt.old)
 		d := w.propose(c, e, path, tt.proposed)
 		w.accepts(e, d, tt.accepted)
@@ -95,12 +66,8 @@ func TestAcceptedAndWritten(t *testing.T) {
 		if tt.written != tt.old {
 			w.file("f", tt.written)
 		}
-		if cl := get(t, e.closed); cl.ID != d.ID || cl.Reason != editor.ReasonAccepted {
-			t.Errorf("%q: closed %+v", tt.written, cl)
-		}
-		if entry, err := w.journal.Get(d.ID); err != nil || entry.State != journal.Accepted || entry.Unwritten {
-			t.Errorf("%q: the journal has %+v, %v", tt.written, entry, err)
-		}
+		w.wantClosed(e, d, editor.ReasonAccepted)
+		w.records(d, journal.Accepted, false)
 	}
 	if len(e.texts) > 0 {
 		t.Errorf("the user reads %q", <-e.texts)
@@ -120,9 +87,7 @@ func TestAcceptAndLeave(t *testing.T) {
 		os.WriteFile(path, []byte("new\n"), 0o644)
 	}()
 	w.Close()
-	if entry, err := w.journal.Get(d.ID); err != nil || entry.State != journal.Accepted || entry.Unwritten {
-		t.Errorf("the journal has %+v, %v", entry, err)
-	}
+	w.records(d, journal.Accepted, false)
 }
 
 // openDiff failed for these files. The CLI then reported an internal bug and
@@ -176,9 +141,7 @@ func TestWhatCannotBeDisplayedIsAnsweredInTheTerminal(t *testing.T) {
 			late.Client.Close()
 			_, err := e.Accept(t.Context(), editor.DiffAccept{ID: diffs[0].ID, Content: "x"})
 			wantSays(t, err, "in the terminal")
-			if got, err := c.closeDiff(path); err != nil || got != (geminiide.ClosedContent{Content: tt.closed}).Text() {
-				t.Errorf("closeDiff = %s, %v", got, err)
-			}
+			c.closes(path, tt.closed)
 		})
 	}
 	if len(e.opened) > 0 {
@@ -194,9 +157,7 @@ func TestWhatCannotBeDisplayedIsAnsweredInTheTerminal(t *testing.T) {
 	id := w.Status().Diffs[0].ID
 	e.Client.Close()
 	<-e.Client.Done()
-	if got, err := c.closeDiff(path); err != nil || got != (geminiide.ClosedContent{Content: "new\n"}).Text() {
-		t.Errorf("after the last view has gone: closeDiff = %s, %v", got, err)
-	}
+	c.closes(path, "new\n")
 	if err := c.openDiff(path, "newer\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -278,9 +239,7 @@ func TestDecisionsStayInTheWorkspace(t *testing.T) {
 			if got, err := os.ReadFile(secret); err != nil || string(got) != "same\n" {
 				t.Errorf("the file outside holds %q, %v", got, err)
 			}
-			if err := e.Reject(t.Context(), d.ID); err != nil {
-				t.Fatal(err)
-			}
+			w.rejects(e, d)
 		})
 	}
 }
@@ -327,7 +286,6 @@ func TestAViewThatHangsHoldsUpNoOther(t *testing.T) {
 	w := newWorld(t, nil)
 	c, hung, e := w.connect(), w.attach(true), w.attach(true)
 	path := w.file("f", "old\n")
-	typed := "typed\n"
 	hung.mu.Lock()
 	defer hung.mu.Unlock()
 
@@ -338,12 +296,8 @@ func TestAViewThatHangsHoldsUpNoOther(t *testing.T) {
 	}
 
 	d1 := w.propose(c, e, path, "new\n")
-	e.mu.Lock()
-	e.text[d1.ID] = &typed
-	e.mu.Unlock()
-	if got, err := c.closeDiff(path); err != nil || got != (geminiide.ClosedContent{Content: typed}).Text() {
-		t.Errorf("closeDiff = %s, %v; want what was typed in the second view", got, err)
-	}
+	e.types(d1, "typed\n")
+	c.closes(path, "typed\n") // what was typed in the second view
 }
 
 // A plugin that reconnected while its old connection ended was shown the diff,

@@ -14,10 +14,7 @@ import (
 func TestHunksOfADiff(t *testing.T) {
 	w := newWorld(t, nil)
 	c, e := w.connect(), w.attach(true)
-	if err := c.openDiff(w.file("f", "a\r\nb\r\nc\r\n"), "a\nX\nc\nd"); err != nil {
-		t.Fatal(err)
-	}
-	d := get(t, e.opened)
+	d := w.propose(c, e, w.file("f", "a\r\nb\r\nc\r\n"), "a\nX\nc\nd")
 	call := func(method string, params, result any) error {
 		return e.Call(t.Context(), method, params, result)
 	}
@@ -67,37 +64,27 @@ func TestFileChanged(t *testing.T) {
 	w := newWorld(t, nil)
 	c, e := w.connect(), w.attach(true)
 	path := w.file("f", "old\n")
-	if err := c.openDiff(path, "new\n"); err != nil {
-		t.Fatal(err)
+	changed := func(path string) {
+		t.Helper()
+		if got := get(t, e.files); got.Path != path {
+			t.Errorf("changed: %q, want %q", got.Path, path)
+		}
 	}
-	d := get(t, e.opened)
-	if _, err := e.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: "new\n"}); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte("new\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if got := get(t, e.files); got.Path != path {
-		t.Errorf("changed: %q, want %q", got.Path, path)
-	}
+	w.accepts(e, w.propose(c, e, path, "new\n"), "new\n")
+	w.file("f", "new\n")
+	changed(path)
 
 	other := w.file("g", "old\n")
 	if err := e.Update(editor.Snapshot{Files: []editor.File{{Path: other, Active: true}}}); err != nil {
 		t.Fatal(err)
 	}
 	waitUntil(t, func() bool { return w.Watches(other) }) // it has been looked at once
-	if err := os.WriteFile(other, []byte("new\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if got := get(t, e.files); got.Path != other {
-		t.Errorf("changed: %q, want %q", got.Path, other)
-	}
+	w.file("g", "new\n")
+	changed(other)
 	if err := os.Remove(other); err != nil {
 		t.Fatal(err)
 	}
-	if got := get(t, e.files); got.Path != other {
-		t.Errorf("changed: %q, want %q", got.Path, other)
-	}
+	changed(other)
 }
 
 func waitUntil(t *testing.T, cond func() bool) {

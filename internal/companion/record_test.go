@@ -42,40 +42,21 @@ func (w *world) breakJournal() (repair func()) {
 // marked as kept before the write, so the same text was never written.
 func TestTextIsWrittenLater(t *testing.T) {
 	t.Parallel()
-	for name, next := range map[string]func(t *testing.T, c *cli, e *plugin, d editor.Diff) (text string, state journal.State){
-		"edit": func(t *testing.T, c *cli, e *plugin, d editor.Diff) (string, journal.State) {
-			if err := e.Edit(d.ID, "mine, and more\n"); err != nil {
-				t.Fatal(err)
-			}
-			return "mine, and more\n", journal.Open
-		},
-		"accept": func(t *testing.T, c *cli, e *plugin, d editor.Diff) (string, journal.State) {
-			if res, err := e.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: "mine\n"}); err != nil || res.Status != editor.StatusAccepted {
-				t.Fatal(res, err)
-			}
-			return "mine\n", journal.Accepted
-		},
-		"reject": func(t *testing.T, c *cli, e *plugin, d editor.Diff) (string, journal.State) {
-			if err := e.Reject(t.Context(), d.ID); err != nil {
-				t.Fatal(err)
-			}
-			return "mine\n", journal.Rejected
-		},
-		"close": func(t *testing.T, c *cli, e *plugin, d editor.Diff) (string, journal.State) {
-			if _, err := c.closeDiff(d.Path); err != nil {
-				t.Fatal(err)
-			}
-			return "mine\n", journal.Closed
-		},
+	for name, tt := range map[string]struct {
+		next  func(w *world, c *cli, e *plugin, d editor.Diff)
+		text  string
+		state journal.State
+	}{
+		"edit":   {func(w *world, _ *cli, e *plugin, d editor.Diff) { w.edits(e, d, "mine, and more\n") }, "mine, and more\n", journal.Open},
+		"accept": {func(w *world, _ *cli, e *plugin, d editor.Diff) { w.accepts(e, d, "mine\n") }, "mine\n", journal.Accepted},
+		"reject": {func(w *world, _ *cli, e *plugin, d editor.Diff) { w.rejects(e, d) }, "mine\n", journal.Rejected},
+		"close":  {func(_ *world, c *cli, _ *plugin, d editor.Diff) { c.closes(d.Path, "mine\n") }, "mine\n", journal.Closed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, nil)
 			c, e := w.connect(), w.attach(true)
 			path := w.file("f", "old\n")
-			if err := c.openDiff(path, "new\n"); err != nil {
-				t.Fatal(err)
-			}
-			d := get(t, e.opened)
+			d := w.propose(c, e, path, "new\n")
 			repair := w.breakJournal()
 			for _, text := range []string{"m\n", "mine\n"} {
 				if err := e.Edit(d.ID, text); err != nil {
@@ -93,36 +74,23 @@ func TestTextIsWrittenLater(t *testing.T) {
 				t.Errorf("and also %q", <-e.texts)
 			}
 			repair()
-			want, state := next(t, c, e, d)
+			tt.next(w, c, e, d)
 			settle(t, e)
-			if text, err := w.journal.Text(d.ID); err != nil || text != want {
-				t.Errorf("the journal has %q, %v; want %q", text, err, want)
-			}
-			if entry, err := w.journal.Get(d.ID); err != nil || entry.State != state {
-				t.Errorf("the entry is %+v, %v; want %s", entry, err, state)
+			w.keeps(d.ID, tt.text)
+			if entry, err := w.journal.Get(d.ID); err != nil || entry.State != tt.state {
+				t.Errorf("the entry is %+v, %v; want %s", entry, err, tt.state)
 			}
 
 			// The next failure is reported again.
-			if state == journal.Open {
+			if tt.state == journal.Open {
 				repair = w.breakJournal()
 				if err := e.Edit(d.ID, "again\n"); err != nil {
 					t.Fatal(err)
 				}
-				if text := get(t, e.texts); !strings.Contains(text, "not kept") {
-					t.Errorf("the user read %q", text)
-				}
+				e.reads(t, "not kept")
 				repair()
 			}
 		})
-	}
-}
-
-// settle waits until the companion has handled the editor's messages, and the
-// editor has received everything sent before that.
-func settle(t *testing.T, e *plugin) {
-	t.Helper()
-	if _, err := e.Status(t.Context()); err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -132,18 +100,10 @@ func TestEntryIsMadeLater(t *testing.T) {
 	c, e := w.connect(), w.attach(true)
 	path := w.file("f", "old\r\n")
 	repair := w.breakJournal()
-	if err := c.openDiff(path, "new\n"); err != nil {
-		t.Fatal(err)
-	}
-	d := get(t, e.opened)
-	if text := get(t, e.texts); !strings.Contains(text, "The proposal for "+path+" is not kept") {
-		t.Errorf("the user read %q", text)
-	}
+	d := w.propose(c, e, path, "new\n")
+	e.reads(t, "The proposal for "+path+" is not kept")
 	repair()
-	if err := e.Edit(d.ID, "mine\n"); err != nil {
-		t.Fatal(err)
-	}
-	settle(t, e)
+	w.edits(e, d, "mine\n")
 	wantEntry(t, w, d, "mine\n")
 }
 
@@ -153,19 +113,13 @@ func TestEntryIsMadeAgain(t *testing.T) {
 	w := newWorld(t, func(c *ide.Config) { c.GoneTimeout = 10 * time.Millisecond })
 	c, e := w.connect(), w.attach(true)
 	path := w.file("f", "old\r\n")
-	if err := c.openDiff(path, "new\n"); err != nil {
-		t.Fatal(err)
-	}
-	d := get(t, e.opened)
+	d := w.propose(c, e, path, "new\n")
 	dir := filepath.Join(filepath.Dir(w.project), "journal")
 	w.journal.Wait()
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Edit(d.ID, "mine\n"); err != nil {
-		t.Fatal(err)
-	}
-	settle(t, e)
+	w.edits(e, d, "mine\n")
 	wantEntry(t, w, d, "mine\n")
 
 	// The same for a diff whose CLI has ended.
@@ -176,10 +130,7 @@ func TestEntryIsMadeAgain(t *testing.T) {
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Edit(d.ID, "mine, and more\n"); err != nil {
-		t.Fatal(err)
-	}
-	settle(t, e)
+	w.edits(e, d, "mine, and more\n")
 	wantEntry(t, w, d, "mine, and more\n")
 	if entry, err := w.journal.Get(d.ID); err != nil || entry.State != journal.Orphaned {
 		t.Errorf("the entry is %+v, %v", entry, err)
@@ -191,9 +142,7 @@ func TestEntryIsMadeAgain(t *testing.T) {
 
 func wantEntry(t *testing.T, w *world, d editor.Diff, text string) {
 	t.Helper()
-	if got, err := w.journal.Text(d.ID); err != nil || got != text {
-		t.Errorf("the journal has the text %q, %v", got, err)
-	}
+	w.keeps(d.ID, text)
 	if got, err := w.journal.Proposal(d.ID); err != nil || got != d.Proposed {
 		t.Errorf("the journal has the proposal %q, %v", got, err)
 	}
