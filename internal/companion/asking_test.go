@@ -22,12 +22,18 @@ func (h silentHost) Agents() []AgentKind {
 	return []AgentKind{k}
 }
 
+// newSilent returns a companion with such an agent.
+func newSilent(t *testing.T, why string) (*bare, silentHost) {
+	t.Helper()
+	h := silentHost{why: new(atomic.Value)}
+	h.why.Store(why)
+	return newBareWith(t, h), h
+}
+
 // The views and the status say that an agent does not ask, until it asks. They say so again
 // when there is another reason, such as the answer "don't ask again".
 func TestSilent(t *testing.T) {
-	h := silentHost{why: new(atomic.Value)}
-	h.why.Store("it is in auto mode")
-	c := newBareWith(t, h)
+	c, h := newSilent(t, "it is in auto mode")
 	announced, warned := make(chan editor.Clients, 20), make(chan editor.Message, 20)
 	c.attach(t, editor.InitializeParams{Diff: true}, editor.Handler{
 		Clients:  func(all editor.Clients) { announced <- all },
@@ -45,7 +51,6 @@ func TestSilent(t *testing.T) {
 	s := newFakeSession()
 	s.pid, s.dir = 1, c.dir
 	c.connect(t, s)
-	defer c.Disconnect(s)
 	wait("it is in auto mode")
 	if m := receive(t, warned); m != (editor.Message{Level: "warning", Text: "it is in auto mode"}) {
 		t.Errorf("the message is %+v", m)
@@ -69,16 +74,13 @@ func TestSilent(t *testing.T) {
 // A key can stop an agent from asking, which Pollux does not see. The list of changes outside
 // Pollux says how to be asked again, unless the agent's own line does.
 func TestManual(t *testing.T) {
-	h := silentHost{why: new(atomic.Value)}
-	h.why.Store("")
-	c := newBareWith(t, h)
+	c, h := newSilent(t, "")
 	s := newFakeSession()
 	s.pid, s.dir = 1, c.dir
 	if got := c.Status().Outside.Manual; got != "" {
 		t.Errorf("without an agent: %q", got)
 	}
 	c.connect(t, s)
-	defer c.Disconnect(s)
 	if got := c.Status().Outside.Manual; got != "press Shift+Tab" {
 		t.Errorf("with an agent: %q", got)
 	}
@@ -96,12 +98,9 @@ func TestManual(t *testing.T) {
 // An agent whose process became known only after its first question was called silent,
 // until its next question.
 func TestAskedBeforeItIsKnown(t *testing.T) {
-	h := silentHost{why: new(atomic.Value)}
-	h.why.Store("it is in auto mode")
-	c := newBareWith(t, h)
+	c, h := newSilent(t, "it is in auto mode")
 	c.view(t)
 	s := c.connect(t, newFakeSession())
-	defer c.Disconnect(s)
 	if err := c.Propose(s, Proposal{Path: filepath.Join(c.dir, "a.txt"), Text: "new\n"}); err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +122,6 @@ func TestWaiting(t *testing.T) {
 	waiting := make(chan string, 10)
 	c.cfg.Waiting = func(_ context.Context, agent, path string) { waiting <- agent + " " + filepath.Base(path) }
 	s := c.connect(t, newFakeSession())
-	defer c.Disconnect(s)
 	propose := func(name string) {
 		t.Helper()
 		if err := c.Propose(s, Proposal{Path: filepath.Join(c.dir, name), Text: "new\n"}); err != nil {

@@ -1,10 +1,8 @@
 package companion
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,7 +21,6 @@ func testHowAClosedChangeEnded(t *testing.T) {
 	c := newBare(t)
 	v := c.view(t)
 	s := c.connect(t, newFakeSession())
-	defer c.Disconnect(s)
 	ids := make(map[string]string)
 	for _, tt := range []struct {
 		name  string
@@ -38,20 +35,13 @@ func testHowAClosedChangeEnded(t *testing.T) {
 		{"something else", func(path string) (string, error) { return c.Withdraw(s, path) }, "other\n", ""},
 	} {
 		path := filepath.Join(c.dir, tt.name)
-		if err := os.WriteFile(path, []byte("old\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Propose(s, Proposal{Path: path, Text: "new\n"}); err != nil {
-			t.Fatal(err)
-		}
-		ids[tt.name] = receive(t, v.opened).ID
+		writeFile(t, path, "old\n")
+		ids[tt.name] = c.propose(t, s, v, Proposal{Path: path, Text: "new\n"}).ID
 		if _, err := tt.end(path); err != nil {
 			t.Fatal(err)
 		}
 		if tt.write != "" {
-			if err := os.WriteFile(path, []byte(tt.write), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			writeFile(t, path, tt.write)
 		}
 		defer func() {
 			if e, err := c.journal.Get(ids[tt.name]); err != nil || e.State != journal.Closed || e.Ending != tt.want {
@@ -71,26 +61,18 @@ func (b *bare) close() {
 // The answer "don't ask again" in the agent's terminal. Pollux said so only in a later status.
 func TestDontAskAgainInTheTerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := silentHost{why: new(atomic.Value)}
-		h.why.Store("")
-		c := newBareWith(t, h)
+		c, h := newSilent(t, "")
 		v := c.view(t)
 		s := newFakeSession()
 		s.pid, s.dir = 1, c.dir
 		c.connect(t, s)
-		defer c.Disconnect(s)
 		path := filepath.Join(c.dir, "a")
-		if err := c.Propose(s, Proposal{Path: path, Text: "new\n"}); err != nil {
-			t.Fatal(err)
-		}
-		receive(t, v.opened)
+		c.propose(t, s, v, Proposal{Path: path, Text: "new\n"})
 		h.why.Store(`"don't ask again"`)
 		if _, err := c.Withdraw(s, path); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, []byte("new\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, path, "new\n")
 		c.close()
 		if text := receive(t, v.texts); text != `"don't ask again"` {
 			t.Errorf("the view reads %q", text)
@@ -115,27 +97,14 @@ func TestYesInTheTerminalWithoutTheEdits(t *testing.T) {
 				c := newBare(t)
 				v := c.view(t)
 				s := c.connect(t, newFakeSession())
-				defer c.Disconnect(s)
 				path := filepath.Join(c.dir, "f")
-				if err := os.WriteFile(path, []byte("old\n"), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				if err := c.Propose(s, Proposal{Path: path, Text: "new\n"}); err != nil {
-					t.Fatal(err)
-				}
-				d := receive(t, v.opened)
-				if err := v.Edit(d.ID, tt.edited); err != nil {
-					t.Fatal(err)
-				}
-				if _, err := v.Status(t.Context()); err != nil { // now the edit is known
-					t.Fatal(err)
-				}
+				writeFile(t, path, "old\n")
+				d := c.propose(t, s, v, Proposal{Path: path, Text: "new\n"})
+				v.edits(t, d, tt.edited)
 				if _, err := c.Withdraw(s, path); err != nil {
 					t.Fatal(err)
 				}
-				if err := os.WriteFile(path, []byte(tt.written), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				writeFile(t, path, tt.written)
 				receive(t, v.closed)
 				c.close()
 				if e, err := c.journal.Get(d.ID); err != nil || e.Unwritten != tt.warns {
@@ -153,9 +122,7 @@ func TestYesInTheTerminalWithoutTheEdits(t *testing.T) {
 				if res, err := v.Save(t.Context(), editor.DiffAccept{ID: d.ID}); err != nil || res.Status != editor.StatusAccepted {
 					t.Fatalf("%+v, %v", res, err)
 				}
-				if got, err := os.ReadFile(path); err != nil || string(got) != tt.edited {
-					t.Errorf("the file holds %q, %v", got, err)
-				}
+				holds(t, path, tt.edited)
 				c.settled(t, v, d, "was written now")
 			})
 		})
@@ -169,10 +136,7 @@ func TestEndIsNoRejection(t *testing.T) {
 	v := c.view(t)
 	s := c.connect(t, newFakeSession())
 	path := filepath.Join(c.dir, "f")
-	if err := c.Propose(s, Proposal{Path: path, Text: "new\n"}); err != nil {
-		t.Fatal(err)
-	}
-	d := receive(t, v.opened)
+	d := c.propose(t, s, v, Proposal{Path: path, Text: "new\n"})
 	c.Stop()
 	if got := receive(t, v.closed); got != (editor.DiffClose{ID: d.ID, Reason: editor.ReasonEnded}) {
 		t.Errorf("closed %+v", got)

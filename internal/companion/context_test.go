@@ -2,7 +2,6 @@ package companion
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
@@ -22,12 +21,7 @@ func files(t *testing.T, names ...string) []string {
 	paths := make([]string, len(names))
 	for i, n := range names {
 		paths[i] = filepath.Join(dir, n)
-		if err := os.MkdirAll(filepath.Dir(paths[i]), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(paths[i], nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, paths[i], "")
 	}
 	return paths
 }
@@ -247,16 +241,7 @@ func TestEventsKeepASnapshot(t *testing.T) {
 
 func TestExcluded(t *testing.T) {
 	dir := t.TempDir()
-	write := func(name, text string) {
-		t.Helper()
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	write := func(name, text string) { writeFile(t, filepath.Join(dir, name), text) }
 	write(".git/info/exclude", "excluded\n")
 	write(".gitignore", "# comment\n*.log\n!keep.log\n/build/\nnested/*.tmp\n")
 	write(".geminiignore", "private/\n")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -51,12 +50,7 @@ func (b *bare) checker(t *testing.T, reports bool, files ...editor.FileDiagnosti
 func (b *bare) file(t *testing.T, name string) string {
 	t.Helper()
 	path := filepath.Join(b.dir, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte("text\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, path, "text\n")
 	return path
 }
 
@@ -74,14 +68,10 @@ func TestDiagnostics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBare(t)
 		ignore := filepath.Join(b.dir, ".gitignore")
-		if err := os.WriteFile(ignore, []byte("ignored\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, ignore, "ignored\n")
 		one, two, ignored, secret := b.file(t, "1"), b.file(t, "sub/2"), b.file(t, "ignored"), b.file(t, ".env")
 		outside := filepath.Join(t.TempDir(), "outside")
-		if err := os.WriteFile(outside, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, outside, "")
 		bad, odd := problem(3, "error", "bad"), problem(1, "hint", "odd")
 		first := b.checker(t, true, inFile(two), inFile(one, odd, bad))
 		second := b.checker(t, true, inFile(one, bad), inFile(ignored, bad), inFile(secret, bad), inFile(outside, bad),
@@ -252,9 +242,7 @@ func TestBeforeWrite(t *testing.T) {
 		path string
 	}
 	write := func(w world) {
-		if err := os.WriteFile(w.path, []byte("written\n"), 0o600); err != nil {
-			w.t.Fatal(err)
-		}
+		writeFile(t, w.path, "written\n")
 	}
 	report := func(w world, path string) {
 		if err := w.k.DiagnosticsChanged(path); err != nil {
@@ -348,9 +336,7 @@ func TestBeforeWriteTwice(t *testing.T) {
 			return s
 		}
 		write := func(text string) {
-			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			writeFile(t, path, text)
 		}
 		report := func() {
 			if err := k.DiagnosticsChanged(path); err != nil {
@@ -395,9 +381,7 @@ func TestBeforeWriteUnchecked(t *testing.T) {
 			}
 		}
 		// The caller has ended.
-		if err := os.WriteFile(path, []byte("written\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, path, "written\n")
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		start := time.Now()

@@ -31,6 +31,15 @@ func writeFile(t *testing.T, path, text string) {
 	}
 }
 
+// repository returns the directory of a git repository. The user has no rules for all of them.
+func repository(t *testing.T) string {
+	t.Helper()
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	root := t.TempDir()
+	writeFile(t, filepath.Join(root, ".git", "HEAD"), "")
+	return root
+}
+
 // A repository's ignore files used too much memory: 38 MB for each file of 1
 // MB, and all of them were kept.
 func TestIgnoreFilesAreBounded(t *testing.T) {
@@ -52,8 +61,7 @@ func TestIgnoreFilesAreBounded(t *testing.T) {
 		{"one of a generator", 1, strings.Repeat("/a/generated/directory/of/files\n", 8000), false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			root := t.TempDir()
-			writeFile(t, filepath.Join(root, ".git", "HEAD"), "")
+			root := repository(t)
 			dir := root
 			for range test.depth {
 				writeFile(t, filepath.Join(dir, ".gitignore"), test.text)
@@ -93,8 +101,7 @@ func TestIgnoreFilesAreBounded(t *testing.T) {
 	})
 	t.Run("many files", func(t *testing.T) {
 		var x excluder
-		root := t.TempDir()
-		writeFile(t, filepath.Join(root, ".git", "HEAD"), "")
+		root := repository(t)
 		writeFile(t, filepath.Join(root, ".gitignore"), "*.log\n")
 		for i := range maxDecisions + 10 {
 			if path := filepath.Join(root, fmt.Sprint(i, ".log")); !x.match(path, nil) {
@@ -110,9 +117,7 @@ func TestIgnoreFilesAreBounded(t *testing.T) {
 // Each cursor movement checks all open files, but no ignore file is read or
 // matched again until one has changed.
 func TestDecisionIsKept(t *testing.T) {
-	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
-	root := t.TempDir()
-	writeFile(t, filepath.Join(root, ".git", "HEAD"), "")
+	root := repository(t)
 	file := filepath.Join(root, "sub", "main.go")
 	writeFile(t, file, "")
 	x := excluder{names: []string{".geminiignore"}}
@@ -148,9 +153,7 @@ func TestDecisionIsKept(t *testing.T) {
 // On a Mac, agents received the files of a directory that git ignores, since it had
 // another case there than in .gitignore.
 func TestRulesIgnoreCaseLikeTheSystem(t *testing.T) {
-	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
-	root := t.TempDir()
-	writeFile(t, filepath.Join(root, ".git", "HEAD"), "")
+	root := repository(t)
 	writeFile(t, filepath.Join(root, ".gitignore"), "/Build/\n*.LOG\n!keep.log\n[A-C]1\n")
 	for _, test := range []struct {
 		path        string
@@ -175,36 +178,36 @@ func TestRulesIgnoreCaseLikeTheSystem(t *testing.T) {
 // Rules that cannot be read may be those that matter.
 func TestUnreadableRulesExclude(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
-	for kind, want := range map[string]bool{
-		"sparse":    true, // larger than the limit
-		"FIFO":      false,
-		"device":    false,
-		"directory": false, // as a FIFO and a device, it holds no rules
-	} {
-		t.Run(kind, func(t *testing.T) {
-			root := t.TempDir()
-			writeFile(t, filepath.Join(root, ".git", "HEAD"), "")
-			rules := filepath.Join(root, ".gitignore")
-			if kind != "directory" {
-				hostile.Plant(t, kind, rules)
-			} else if err := os.Mkdir(rules, 0o700); err != nil {
+	plant := func(kind string) func(t *testing.T, rules string) {
+		return func(t *testing.T, rules string) { hostile.Plant(t, kind, rules) }
+	}
+	for name, tt := range map[string]struct {
+		make func(t *testing.T, rules string)
+		want bool
+	}{
+		"sparse": {plant("sparse"), true}, // larger than the limit
+		"FIFO":   {plant("FIFO"), false},
+		"device": {plant("device"), false},
+		"directory": {func(t *testing.T, rules string) { // as a FIFO and a device, it holds no rules
+			if err := os.Mkdir(rules, 0o700); err != nil {
 				t.Fatal(err)
 			}
+		}, false},
+		"loop": {func(t *testing.T, rules string) { systest.Link(t, ".gitignore", rules) }, true},
+		"unreadable": {func(t *testing.T, rules string) {
+			writeFile(t, rules, "x\n")
+			systest.Unreadable(t, rules)
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := repository(t)
+			tt.make(t, filepath.Join(root, ".gitignore"))
 			var x excluder
-			if got := x.excluded(filepath.Join(root, "main.go"), nil); got != want {
-				t.Errorf("excluded = %v, want %v", got, want)
+			if got := x.excluded(filepath.Join(root, "main.go"), nil); got != tt.want {
+				t.Errorf("excluded = %v, want %v", got, tt.want)
 			}
 		})
 	}
-	t.Run("loop", func(t *testing.T) {
-		root := t.TempDir()
-		writeFile(t, filepath.Join(root, ".git", "HEAD"), "")
-		systest.Link(t, ".gitignore", filepath.Join(root, ".gitignore"))
-		var x excluder
-		if !x.excluded(filepath.Join(root, "main.go"), nil) {
-			t.Error("a file with unreadable rules is sent")
-		}
-	})
 	for _, name := range []string{".gitignore", ".git"} {
 		t.Run("elsewhere "+name, func(t *testing.T) { // as OneDrive's files on Windows
 			root := t.TempDir()
@@ -219,16 +222,6 @@ func TestUnreadableRulesExclude(t *testing.T) {
 			}
 		})
 	}
-	t.Run("unreadable", func(t *testing.T) {
-		root := t.TempDir()
-		writeFile(t, filepath.Join(root, ".git", "HEAD"), "")
-		writeFile(t, filepath.Join(root, ".gitignore"), "x\n")
-		systest.Unreadable(t, filepath.Join(root, ".gitignore"))
-		var x excluder
-		if !x.excluded(filepath.Join(root, "main.go"), nil) {
-			t.Error("a file with unreadable rules is sent")
-		}
-	})
 }
 
 // A look at a file on another server sends the user's credentials there.

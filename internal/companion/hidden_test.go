@@ -1,7 +1,6 @@
 package companion
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,14 +13,9 @@ import (
 func TestHiddenChangeOutsideTheWorkspace(t *testing.T) {
 	c := newBare(t)
 	s, v := c.connect(t, newFakeSession()), c.view(t)
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := realDir(t)
 	outside := filepath.Join(dir, "outside")
-	if err := os.WriteFile(outside, []byte("old\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, outside, "old\n")
 	link := filepath.Join(c.dir, "link")
 	systest.Link(t, outside, link)
 	for path, old := range map[string]string{outside: "old\n", link: "old\n", filepath.Join(dir, "new", "file"): ""} {
@@ -56,15 +50,11 @@ func TestHiddenChangeOutsideTheWorkspace(t *testing.T) {
 	if res, err := c.save(editor.DiffAccept{ID: d.ID, Content: "new\n"}); err == nil || !strings.Contains(err.Error(), outside+" is outside the workspace") {
 		t.Errorf("save: %+v, %v", res, err)
 	}
-	if text, err := os.ReadFile(outside); err != nil || string(text) != "old\n" {
-		t.Errorf("the file outside holds %q, %v", text, err)
-	}
+	holds(t, outside, "old\n")
 	s = c.connect(t, newFakeSession())
 
 	// What cannot be displayed is not shown in the agent's terminal, either.
-	if err := os.WriteFile(outside, []byte("caf\xe9"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, outside, "caf\xe9")
 	if err := c.Propose(s, Proposal{Path: outside, Text: "new\n", Hidden: true}); err != nil {
 		t.Fatal(err)
 	}

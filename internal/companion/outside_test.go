@@ -67,16 +67,12 @@ func (p *folder) path(name string) string { return filepath.Join(p.dir, name) }
 
 func (p *folder) write(name, text string) {
 	p.t.Helper()
-	if err := os.WriteFile(p.path(name), []byte(text), 0o600); err != nil {
-		p.t.Fatal(err)
-	}
+	writeFile(p.t, p.path(name), text)
 }
 
 func (p *folder) holds(name, want string) {
 	p.t.Helper()
-	if got, err := os.ReadFile(p.path(name)); err != nil || string(got) != want {
-		p.t.Errorf("%s holds %q, %v; want %q", name, got, err, want)
-	}
+	holds(p.t, p.path(name), want)
 }
 
 // open is an editor's snapshot of the open files.

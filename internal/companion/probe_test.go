@@ -1,7 +1,6 @@
 package companion
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -28,9 +27,7 @@ func TestSlowDisk(t *testing.T) {
 	var asked atomic.Int32
 	dir := t.TempDir()
 	path := filepath.Join(dir, "slow")
-	if err := os.WriteFile(path, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, path, "")
 	updates := make(chan bool, 10)
 	s := newStore(func(string) bool { asked.Add(1); time.Sleep(probeTimeout + 100*time.Millisecond); return false }, 0, func() { updates <- true })
 	defer s.close()
@@ -87,7 +84,6 @@ func TestWatcherReportsWhatCameBefore(t *testing.T) {
 		b.attach(t, editor.InitializeParams{}, editor.Handler{FileChanged: func(f editor.FileChanged) { changed <- f.Path }})
 		b.checker(t, true, inFile(path))
 		s := b.connect(t, newFakeSession())
-		defer b.Disconnect(s)
 		b.SetContext(editor.Snapshot{Files: []editor.File{{Path: path}}})
 		time.Sleep(2 * lookInterval)
 		for _, text := range []string{"1", "22"} {

@@ -1,7 +1,6 @@
 package companion
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,14 +14,9 @@ func TestReadOnly(t *testing.T) {
 	c := newBare(t)
 	s, v := c.connect(t, newFakeSession()), c.view(t)
 	path := filepath.Join(c.dir, "a")
-	if err := os.WriteFile(path, []byte("old\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, path, "old\n")
 	p := Proposal{Path: path, Text: "new\n", ReadOnly: "it ignores edits"}
-	if err := c.Propose(s, p); err != nil {
-		t.Fatal(err)
-	}
-	d := receive(t, v.opened)
+	d := c.propose(t, s, v, p)
 	if d.ReadOnly != "it ignores edits" {
 		t.Errorf("the view receives %q", d.ReadOnly)
 	}
@@ -39,9 +33,7 @@ func TestReadOnly(t *testing.T) {
 	if list, err := v.Diffs(t.Context()); err != nil || len(list) != 1 || list[0].Content != nil {
 		t.Errorf("after an edit: %+v, %v", list, err)
 	}
-	if err := os.WriteFile(path, []byte("theirs\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, path, "theirs\n")
 	accept := editor.DiffAccept{ID: d.ID, Content: "new\n"}
 	res, err := v.Accept(t.Context(), accept)
 	if err != nil || res.Status != editor.StatusRefused || res.Version != "" || !strings.Contains(res.Message, "Fake would overwrite") {

@@ -209,9 +209,7 @@ func TestSend(t *testing.T) {
 				last = m
 			}
 			path := filepath.Join(c.dir, "a.txt")
-			if err := os.WriteFile(path, []byte("a\nb\nc\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			writeFile(t, path, "a\nb\nc\n")
 			if tt.send.Path == "" {
 				tt.send.Path = path
 			}
@@ -252,9 +250,7 @@ func TestSendAgain(t *testing.T) {
 	c.Connect(m)
 	defer c.Disconnect(m)
 	path := filepath.Join(c.dir, "a.txt")
-	if err := os.WriteFile(path, []byte("a\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, path, "a\n")
 	send := func(question string) error {
 		_, err := c.send(editor.SendParams{PromptParams: editor.PromptParams{Path: path, Question: question}})
 		return err
@@ -306,9 +302,7 @@ func TestSendExcluded(t *testing.T) {
 	c.Connect(m)
 	defer c.Disconnect(m)
 	for name, text := range map[string]string{".gitignore": "*.log\n", "a.log": "a", ".env": "a", "ok": "a"} {
-		if err := os.WriteFile(filepath.Join(c.dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, filepath.Join(c.dir, name), text)
 	}
 	send := func(name string) error {
 		p := editor.SendParams{PromptParams: editor.PromptParams{Path: filepath.Join(c.dir, name)}}
@@ -343,15 +337,9 @@ func TestSendWhileADiffIsOpen(t *testing.T) {
 	c := newBare(t)
 	v := c.view(t)
 	s := c.connect(t, newFakeSession())
-	defer c.Disconnect(s)
 	path := filepath.Join(c.dir, "a.txt")
-	if err := os.WriteFile(path, []byte("a\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Propose(s, Proposal{Path: path, Text: "b\n"}); err != nil {
-		t.Fatal(err)
-	}
-	d := receive(t, v.opened)
+	writeFile(t, path, "a\n")
+	d := c.propose(t, s, v, Proposal{Path: path, Text: "b\n"})
 	p := editor.SendParams{
 		PromptParams: editor.PromptParams{Path: path, Question: "why"}, Terminals: []editor.Terminal{{PID: 1, Agent: "fake"}},
 	}
@@ -406,7 +394,6 @@ func TestActed(t *testing.T) {
 func TestChanged(t *testing.T) {
 	c := newBare(t)
 	s := c.connect(t, newFakeSession())
-	defer c.Disconnect(s)
 	mine, theirs := net.Pipe()
 	go c.Attach(theirs)
 	told := make(chan []editor.Agent, 10)
@@ -433,12 +420,6 @@ func TestChanged(t *testing.T) {
 // The review page cannot type into terminals.
 func TestPageSendsNothing(t *testing.T) {
 	c := newBare(t)
-	mine, theirs := net.Pipe()
-	go c.AttachPage(theirs)
-	page := editor.NewClient(mine, editor.Handler{})
-	defer page.Close()
-	if _, err := page.Initialize(t.Context(), editor.InitializeParams{}); err != nil {
-		t.Fatal(err)
-	}
+	page := serve(t, c.AttachPage, editor.InitializeParams{}, editor.Handler{})
 	wantError(t, page.Call(t.Context(), editor.MethodSend, editor.SendParams{}, nil), "the review page")
 }

@@ -58,10 +58,7 @@ func (h *rootsHost) SetRoots(roots []string) error {
 func TestAttachWhileRootsChange(t *testing.T) {
 	h := &rootsHost{}
 	c := newBareWith(t, h)
-	other, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := realDir(t)
 	h.change = func() {
 		if err := c.SetRoots([]string{other}); err != nil {
 			t.Error(err)
@@ -77,18 +74,12 @@ func TestAttachWhileRootsChange(t *testing.T) {
 // The ignore files of a new directory of the workspace apply immediately.
 func TestRootsDecideWhatIsShared(t *testing.T) {
 	c := newBare(t)
-	other, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := realDir(t)
 	path := filepath.Join(other, "hidden.txt")
 	for path, text := range map[string]string{path: "", filepath.Join(other, ".gitignore"): "hidden.txt\n"} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, path, text)
 	}
 	s := c.connect(t, newFakeSession())
-	defer c.Disconnect(s)
 	c.SetContext(editor.Snapshot{Files: []editor.File{{Path: path, Active: true}}})
 	receive(t, s.changed)
 	if n := len(c.Context().Files); n != 1 {
@@ -174,10 +165,7 @@ func newBare(t *testing.T) *bare {
 
 func newBareWith(t *testing.T, h Host) *bare {
 	t.Helper()
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := realDir(t)
 	j := journal.New(filepath.Join(t.TempDir(), "journal"))
 	c, err := New(Config{
 		Host: h, Editor: editor.Info{Name: "test", DisplayName: "Test"}, Roots: []string{dir}, Journal: j,
@@ -189,12 +177,66 @@ func newBareWith(t *testing.T, h Host) *bare {
 	return &bare{c, dir, j}
 }
 
+// realDir returns a temporary directory without a link in its path.
+func realDir(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 // connect connects a session and receives its first announcement.
 func (b *bare) connect(t *testing.T, s *fakeSession) *fakeSession {
 	t.Helper()
 	b.Connect(s)
+	t.Cleanup(func() { b.Disconnect(s) })
 	receive(t, s.changed)
 	return s
+}
+
+// propose proposes a change, and returns it as a view shows it.
+func (b *bare) propose(t *testing.T, s Session, v *view, p Proposal) editor.Diff {
+	t.Helper()
+	if err := b.Propose(s, p); err != nil {
+		t.Fatal(err)
+	}
+	return receive(t, v.opened)
+}
+
+func (v *view) accepts(t *testing.T, d editor.Diff, text string) {
+	t.Helper()
+	res, err := v.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: text})
+	if err != nil || res.Status != editor.StatusAccepted {
+		t.Fatalf("accept of %q = %+v, %v", text, res, err)
+	}
+}
+
+// edits returns when the companion has the edit.
+func (v *view) edits(t *testing.T, d editor.Diff, text string) {
+	t.Helper()
+	if err := v.Edit(d.ID, text); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := v.Status(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func holds(t *testing.T, path, want string) {
+	t.Helper()
+	if got, err := os.ReadFile(path); err != nil || string(got) != want {
+		t.Errorf("%s holds %q, %v; want %q", path, got, err, want)
+	}
+}
+
+// keeps checks the text that the journal has.
+func (b *bare) keeps(t *testing.T, id, want string) {
+	t.Helper()
+	if text, err := b.journal.Text(id); err != nil || text != want {
+		t.Errorf("the journal has %q, %v; want %q", text, err, want)
+	}
 }
 
 // A limitedSession is an agent that cannot do everything.
@@ -271,20 +313,11 @@ func TestConflictKeepsTheText(t *testing.T) {
 	c := newBare(t)
 	v, other := c.view(t), c.view(t)
 	s := c.connect(t, newFakeSession())
-	defer c.Disconnect(s)
 	path := filepath.Join(c.dir, "f")
-	write := func(text string) {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("old\n")
-	if err := c.Propose(s, Proposal{Path: path, Text: "new\n"}); err != nil {
-		t.Fatal(err)
-	}
-	d := receive(t, v.opened)
+	writeFile(t, path, "old\n")
+	d := c.propose(t, s, v, Proposal{Path: path, Text: "new\n"})
 	receive(t, other.opened)
-	write("theirs\n")
+	writeFile(t, path, "theirs\n")
 	if res, err := v.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: "mine\n"}); err != nil || res.Status != editor.StatusConflict {
 		t.Fatalf("%+v, %v", res, err)
 	}
@@ -295,9 +328,7 @@ func TestConflictKeepsTheText(t *testing.T) {
 	if text, err := c.Withdraw(s, path); err != nil || text != "mine\n" {
 		t.Errorf("the agent receives %q, %v", text, err)
 	}
-	if text, err := c.journal.Text(d.ID); err != nil || text != "mine\n" {
-		t.Errorf("the journal has %q, %v", text, err)
-	}
+	c.keeps(t, d.ID, "mine\n")
 }
 
 // The core has no agent's rules. An agent without rules receives every text
@@ -318,32 +349,22 @@ func TestAgentWithoutRules(t *testing.T) {
 		t.Errorf("without an agent the prompt is that %s", got)
 	}
 	s := c.connect(t, newFakeSession())
-	defer c.Disconnect(s)
 	if got := ask(); got != "of fake: ." {
 		t.Errorf("with an agent the prompt is that %s", got)
 	}
 
 	path := filepath.Join(c.dir, "f")
 	for _, accepted := range []string{"", "new\n", "\uFEFFold\r\n"} {
-		if err := os.WriteFile(path, []byte("\uFEFFold\r\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Propose(s, Proposal{Path: path, Text: "new\n"}); err != nil {
-			t.Fatal(err)
-		}
-		d := receive(t, e.opened)
+		writeFile(t, path, "\uFEFFold\r\n")
+		d := c.propose(t, s, e, Proposal{Path: path, Text: "new\n"})
 		if d.Original != "\uFEFFold\r\n" || d.Agent != "Fake" || d.Client != "Fake 1" {
 			t.Errorf("shown: %+v", d)
 		}
-		if res, err := e.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: accepted}); err != nil || res.Status != editor.StatusAccepted {
-			t.Fatalf("accept of %q = %+v, %v", accepted, res, err)
-		}
+		e.accepts(t, d, accepted)
 		if got := receive(t, s.outcomes); got.Outcome != (Outcome{Accepted: true, Text: accepted}) {
 			t.Errorf("the agent received %+v, want %q", got, accepted)
 		}
-		if err := os.WriteFile(path, []byte(accepted), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, path, accepted)
 		if got := receive(t, e.closed); got.Reason != editor.ReasonAccepted {
 			t.Errorf("closed: %+v", got)
 		}
@@ -351,9 +372,7 @@ func TestAgentWithoutRules(t *testing.T) {
 		if _, err := c.journal.Restore(d.ID, copied); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := os.ReadFile(copied); err != nil || string(got) != accepted {
-			t.Errorf("the restore wrote %q, %v; want %q", got, err, accepted)
-		}
+		holds(t, copied, accepted)
 	}
 
 	var open []editor.File
@@ -372,13 +391,9 @@ func TestSpellingsAreOneDiff(t *testing.T) {
 	c := newBare(t)
 	v := c.view(t)
 	s := c.connect(t, newFakeSession())
-	defer c.Disconnect(s)
 	path := filepath.Join(c.dir, "f")
 	doubled := Proposal{Path: c.dir + "//f", Text: "new\n"}
-	if err := c.Propose(s, doubled); err != nil {
-		t.Fatal(err)
-	}
-	if d := receive(t, v.opened); d.Path != path {
+	if d := c.propose(t, s, v, doubled); d.Path != path {
 		t.Errorf("the view shows %s", d.Path)
 	}
 	if err := c.Propose(s, Proposal{Path: path, Text: "newer\n"}); err != nil {
@@ -402,7 +417,6 @@ func TestSpellingsAreOneDiff(t *testing.T) {
 func TestConnectAnnouncesTheContext(t *testing.T) {
 	c := newBare(t)
 	first := c.connect(t, newFakeSession())
-	defer c.Disconnect(first)
 	c.SetContext(editor.Snapshot{Files: []editor.File{{Path: files(t, "f")[0]}}})
 	receive(t, first.changed) // the context is there now
 
@@ -429,10 +443,7 @@ func TestAgentsOfOneName(t *testing.T) {
 	}
 	want := func(s *fakeSession, name string) {
 		t.Helper()
-		if err := c.Propose(s, Proposal{Path: filepath.Join(c.dir, "f"), Text: "new\n"}); err != nil {
-			t.Fatal(err)
-		}
-		if d := receive(t, e.opened); d.Agent != name {
+		if d := c.propose(t, s, e, Proposal{Path: filepath.Join(c.dir, "f"), Text: "new\n"}); d.Agent != name {
 			t.Errorf("the change is from %q, want %q", d.Agent, name)
 		}
 	}
@@ -462,10 +473,7 @@ func TestAgentWithoutName(t *testing.T) {
 	s := newFakeSession()
 	s.name = ""
 	c.connect(t, s)
-	if err := c.Propose(s, Proposal{Path: filepath.Join(c.dir, "f"), Text: "new\n"}); err != nil {
-		t.Fatal(err)
-	}
-	d := receive(t, e.opened)
+	d := c.propose(t, s, e, Proposal{Path: filepath.Join(c.dir, "f"), Text: "new\n"})
 	if d.Agent != "the agent" || d.Client != "the agent 1" {
 		t.Errorf("shown: %+v", d)
 	}

@@ -23,7 +23,6 @@ type settling struct {
 func newSettling(t *testing.T) *settling {
 	b := newBare(t)
 	s := b.connect(t, newFakeSession())
-	t.Cleanup(func() { b.Disconnect(s) })
 	return &settling{b, b.view(t), s}
 }
 
@@ -31,13 +30,7 @@ func newSettling(t *testing.T) *settling {
 func (c *settling) accept(t *testing.T, name, proposed, accepted string) string {
 	t.Helper()
 	path := filepath.Join(c.dir, name)
-	if err := c.Propose(c.s, Proposal{Path: path, Text: proposed}); err != nil {
-		t.Fatal(err)
-	}
-	res, err := c.view.Accept(t.Context(), editor.DiffAccept{ID: (<-c.view.opened).ID, Content: accepted})
-	if err != nil || res.Status != editor.StatusAccepted {
-		t.Fatal(res, err)
-	}
+	c.view.accepts(t, c.propose(t, c.s, c.view, Proposal{Path: path, Text: proposed}), accepted)
 	<-c.s.outcomes
 	return path
 }

@@ -1,7 +1,6 @@
 package companion
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,13 +12,8 @@ import (
 // A lost is an accepted change whose agent ended before it wrote the file.
 func (b *bare) lost(t *testing.T, v *view, s *fakeSession, path, text string) editor.Diff {
 	t.Helper()
-	if err := b.Propose(s, Proposal{Path: path, Text: "new\n"}); err != nil {
-		t.Fatal(err)
-	}
-	d := receive(t, v.opened)
-	if res, err := v.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: text}); err != nil || res.Status != editor.StatusAccepted {
-		t.Fatalf("%+v, %v", res, err)
-	}
+	d := b.propose(t, s, v, Proposal{Path: path, Text: "new\n"})
+	v.accepts(t, d, text)
 	if cl := receive(t, v.closed); cl != (editor.DiffClose{ID: d.ID, Reason: editor.ReasonUnwritten}) {
 		t.Errorf("closed %+v", cl)
 	}
@@ -58,20 +52,7 @@ func TestSaveUnwritten(t *testing.T) {
 	s := newFakeSession()
 	s.undelivered = true
 	c.connect(t, s)
-	defer c.Disconnect(s)
 	path := filepath.Join(c.dir, "f")
-	holds := func(want string) {
-		t.Helper()
-		if got, err := os.ReadFile(path); err != nil || string(got) != want {
-			t.Errorf("the file holds %q, %v; want %q", got, err, want)
-		}
-	}
-	write := func(text string) {
-		t.Helper()
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
 	save := func(d editor.Diff, version, want string) editor.DiffAcceptResult {
 		t.Helper()
 		res, err := v.Save(t.Context(), editor.DiffAccept{ID: d.ID, Overwrite: version})
@@ -82,35 +63,33 @@ func TestSaveUnwritten(t *testing.T) {
 	}
 
 	t.Run("it is written", func(t *testing.T) {
-		write("old\n")
+		writeFile(t, path, "old\n")
 		d := c.lost(t, v, s, path, "mine\n")
 		save(d, "", editor.StatusAccepted)
-		holds("mine\n")
+		holds(t, path, "mine\n")
 		c.settled(t, v, d, "was written now")
 		all, err := c.journal.List()
 		if err != nil || all[0].State != journal.Replaced {
 			t.Fatalf("the journal has %+v, %v", all, err)
 		}
-		if text, err := c.journal.Text(all[0].ID); err != nil || text != "old\n" {
-			t.Errorf("the journal has %q, %v instead of the old content", text, err)
-		}
+		c.keeps(t, all[0].ID, "old\n")
 	})
 	t.Run("not over a newer change", func(t *testing.T) {
-		write("old\n")
+		writeFile(t, path, "old\n")
 		d := c.lost(t, v, s, path, "mine\n")
-		write("newer\n")
+		writeFile(t, path, "newer\n")
 		res := save(d, "", editor.StatusConflict)
 		if res.Disk != "newer\n" {
 			t.Errorf("the file is shown as %q", res.Disk)
 		}
-		holds("newer\n")
+		holds(t, path, "newer\n")
 		save(d, "another version", editor.StatusConflict)
 		save(d, res.Version, editor.StatusAccepted)
-		holds("mine\n")
+		holds(t, path, "mine\n")
 		c.settled(t, v, d, "was written now")
 	})
 	t.Run("another program writes it", func(t *testing.T) {
-		write("old\n")
+		writeFile(t, path, "old\n")
 		d := c.lost(t, v, s, path, "mine\n")
 		if _, err := c.journal.Restore(d.ID, ""); err != nil {
 			t.Fatal(err)
@@ -118,17 +97,12 @@ func TestSaveUnwritten(t *testing.T) {
 		c.settled(t, v, d, "was written now")
 	})
 	t.Run("a newer change is written", func(t *testing.T) {
-		write("old\n")
+		writeFile(t, path, "old\n")
 		d := c.lost(t, v, s, path, "mine\n")
 		s.undelivered = false
-		if err := c.Propose(s, Proposal{Path: path, Text: "newer\n"}); err != nil {
-			t.Fatal(err)
-		}
-		d2 := receive(t, v.opened)
-		if res, err := v.Accept(t.Context(), editor.DiffAccept{ID: d2.ID, Content: "newer\n"}); err != nil || res.Status != editor.StatusAccepted {
-			t.Fatalf("%+v, %v", res, err)
-		}
-		write("newer\n")
+		d2 := c.propose(t, s, v, Proposal{Path: path, Text: "newer\n"})
+		v.accepts(t, d2, "newer\n")
+		writeFile(t, path, "newer\n")
 		closed := []string{receive(t, v.closed).ID, receive(t, v.closed).ID}
 		if closed[0] != d.ID || closed[1] != d2.ID {
 			t.Errorf("closed %q, want %q and %q", closed, d.ID, d2.ID)
@@ -146,7 +120,6 @@ func TestPageLoadedAgain(t *testing.T) {
 	s := newFakeSession()
 	s.undelivered = true
 	c.connect(t, s)
-	defer c.Disconnect(s)
 	d := c.lost(t, v, s, filepath.Join(c.dir, "f"), "mine\n")
 	page := c.viewOf(t, c.AttachPage)
 	if m := receive(t, page.all); m.Diff != d.ID || !m.Unwritten {
@@ -163,7 +136,6 @@ func TestNoticeIsWithdrawn(t *testing.T) {
 	c := newBare(t)
 	v := c.view(t)
 	s := c.connect(t, newFakeSession())
-	defer c.Disconnect(s)
 	path := filepath.Join(c.dir, "f")
 	if err := c.Propose(s, Proposal{Path: path, Binary: "it is binary"}); err != nil {
 		t.Fatal(err)
