@@ -191,9 +191,7 @@ func TestFirstServerIsNotPublished(t *testing.T) {
 func blockDiscovery(t *testing.T) {
 	t.Helper()
 	dir := geminiide.NodeTempDir(runtime.GOOS, os.Getenv)
-	if err := os.WriteFile(filepath.Join(dir, "gemini"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, filepath.Join(dir, "gemini"), "")
 }
 
 // Without an agent that can connect, nothing stays.

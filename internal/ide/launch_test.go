@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"pollux/internal/editor"
+	"pollux/internal/sys/systest"
 )
 
 func TestLaunchOf(t *testing.T) {
@@ -202,10 +203,7 @@ func TestMode(t *testing.T) {
 		{name: "no sandbox", agent: "codex", args: []string{"--dangerously-bypass-approvals-and-sandbox"}, want: "--dangerously-bypass"},
 	} {
 		t.Run(tt.agent+"/"+tt.name, func(t *testing.T) {
-			home, err := filepath.EvalSymlinks(t.TempDir())
-			if err != nil {
-				t.Fatal(err)
-			}
+			home := systest.RealDir(t)
 			project := filepath.Join(home, "project")
 			for _, key := range []string{
 				"CLAUDE_CONFIG_DIR", "XDG_CONFIG_HOME", "COPILOT_HOME", "COPILOT_ALLOW_ALL", "CODEX_HOME",
@@ -214,22 +212,16 @@ func TestMode(t *testing.T) {
 			} {
 				t.Setenv(key, "")
 			}
-			t.Setenv("HOME", home)
-			t.Setenv("USERPROFILE", home)
+			systest.SetHome(t, home)
 			if tt.env[0] != "" {
 				t.Setenv(tt.env[0], tt.env[1])
 			}
-			path := filepath.Join(home, filepath.FromSlash(tt.file))
-			for _, dir := range []string{project, filepath.Dir(path)} {
-				if err := os.MkdirAll(dir, 0o700); err != nil {
-					t.Fatal(err)
-				}
+			if err := os.Mkdir(project, 0o700); err != nil {
+				t.Fatal(err)
 			}
 			if tt.file != "" {
 				text := strings.ReplaceAll(tt.text, "PROJECT", filepath.ToSlash(project))
-				if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				systest.WriteFile(t, filepath.Join(home, filepath.FromSlash(tt.file)), text)
 			}
 			l := LaunchOf(tt.agent)
 			m := l.Mode(tt.args, project)

@@ -16,15 +16,13 @@ import (
 	"pollux/internal/editor"
 	"pollux/internal/sys/disk"
 	"pollux/internal/sys/sock"
+	"pollux/internal/sys/systest"
 )
 
 // newConfig returns the configuration of a companion with its own project.
 func newConfig(t *testing.T) Config {
 	t.Helper()
-	root, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := systest.RealDir(t)
 	sockets, err := disk.ShortTempDir("px")
 	if err != nil {
 		t.Fatal(err)

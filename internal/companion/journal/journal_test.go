@@ -176,9 +176,7 @@ func TestKilledCompanion(t *testing.T) {
 	path := j.file(id, "json")
 	data, _ := os.ReadFile(path)
 	data = []byte(strings.Replace(string(data), fmt.Sprintf(`"pid":%d`, os.Getpid()), `"pid":536870912`, 1))
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, path, string(data))
 	if e, err := j.Get(id); err != nil || e.State != Orphaned {
 		t.Errorf("Get = %+v, %v", e, err)
 	}

@@ -300,9 +300,7 @@ func TestUnfinishedEntriesStay(t *testing.T) {
 	}
 	os.Remove(j.file(id, "json"))
 	prune(t, j)
-	if err := os.WriteFile(j.file(id, "json"), data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, j.file(id, "json"), string(data))
 	if text, err := j.Text(id); err != nil || text != "proposal" {
 		t.Errorf("Text = %q, %v", text, err)
 	}

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"pollux/internal/sys/systest"
 )
 
 // An entry that the user has deleted comes back with everything in it, and a text that cannot be
@@ -42,9 +44,7 @@ func TestRecord(t *testing.T) {
 	if err := os.RemoveAll(j.dir); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(j.dir, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, j.dir, "")
 	keep.Text = "lost"
 	sync("lost")
 	sync("")

@@ -3,7 +3,6 @@ package blocking
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -83,19 +82,11 @@ func TestNewSelection(t *testing.T) {
 
 // The place of a file counts, not the path that leads there.
 func TestSelectionAndLinks(t *testing.T) {
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := systest.RealDir(t)
 	root := filepath.Join(dir, "project")
-	if err := os.Mkdir(root, 0o700); err != nil {
-		t.Fatal(err)
-	}
 	inside, outside := filepath.Join(root, "a"), filepath.Join(dir, "outside")
 	for _, path := range []string{inside, outside} {
-		if err := os.WriteFile(path, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		systest.WriteFile(t, path, "")
 	}
 	// link returns a link in the project.
 	link := func(t *testing.T, target string) string {

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"pollux/internal/sys/systest"
 )
 
 func TestWanted(t *testing.T) {
@@ -49,9 +51,7 @@ func TestRemoveStale(t *testing.T) {
 			t.Fatal(err)
 		}
 		path := filepath.Join(t.TempDir(), "1"+Ext)
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		systest.WriteFile(t, path, string(data))
 		err = RemoveStale(path)
 		if _, gone := os.Stat(path); err != nil || (gone != nil) != tt.want {
 			t.Errorf("%s: removed %v, %v", name, gone != nil, err)

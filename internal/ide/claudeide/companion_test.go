@@ -28,14 +28,9 @@ func (h *host) Notes() []string                                     { return nil
 // With a real companion: an edited accept, a review that ends in the terminal, and a
 // view that leaves. The agent receives the rejection before its session ends.
 func TestWithCompanion(t *testing.T) {
-	root, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := systest.RealDir(t)
 	path := filepath.Join(root, "a.txt")
-	if err := os.WriteFile(path, []byte("old\r\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, path, "old\r\n")
 	h := &host{}
 	c, err := companion.New(companion.Config{
 		Host: h, Editor: editor.Info{Name: "test", DisplayName: "Test"}, Roots: []string{root},
@@ -85,9 +80,7 @@ func TestWithCompanion(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.want(id, "FILE_SAVED|mine\r\n")
-	if err := os.WriteFile(path, []byte("mine\r\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, path, "mine\r\n")
 	if got := receive(t, closed); got.Reason != editor.ReasonAccepted {
 		t.Errorf("closed: %+v", got)
 	}

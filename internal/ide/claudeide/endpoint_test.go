@@ -54,16 +54,11 @@ func (f *fixture) kill() {
 func (e endpoint) place(t *testing.T, path string) {
 	t.Helper()
 	data, err := json.Marshal(e)
-	if err == nil {
-		err = os.MkdirAll(filepath.Dir(path), 0o700)
-	}
-	if err == nil {
-		err = os.WriteFile(path, data, 0o600)
-	}
-	if err == nil {
-		err = os.Chtimes(path, time.Now(), time.Now())
-	}
 	if err != nil {
+		t.Fatal(err)
+	}
+	systest.WriteFile(t, path, string(data))
+	if err := os.Chtimes(path, time.Now(), time.Now()); err != nil { // which may be those of a bubble
 		t.Fatal(err)
 	}
 }
@@ -211,9 +206,7 @@ func TestEndpointFile(t *testing.T) {
 		"odd port": `{"port":70000,"token":"x"}`,
 	} {
 		endpoint{}.place(t, path)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		systest.WriteFile(t, path, text)
 		if got := token(New(cfg)); got == "" || got == "x" {
 			t.Errorf("%s: the token is %q", name, got)
 		}

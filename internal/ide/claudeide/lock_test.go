@@ -47,13 +47,8 @@ func publish(t *testing.T, roots []string, change func(*Config, *backend)) (*Ser
 // place writes a lock file into a directory.
 func place(t *testing.T, dir string, port int, text string) string {
 	t.Helper()
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
 	path := filepath.Join(dir, strconv.Itoa(port)+blocking.Ext)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, path, text)
 	return path
 }
 
@@ -109,10 +104,7 @@ func TestInSpelling(t *testing.T) {
 }
 
 func TestLockFile(t *testing.T) {
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := systest.RealDir(t)
 	project := filepath.Join(dir, "project")
 	if err := os.Mkdir(project, 0o700); err != nil {
 		t.Fatal(err)
@@ -367,9 +359,7 @@ func TestPrune(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{kept[1], kept[2], leftover} {
-		if err := os.WriteFile(path, []byte(killed), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		systest.WriteFile(t, path, killed)
 	}
 	if err := os.Chtimes(leftover, time.Time{}, time.Now().Add(-2*disk.TempTTL)); err != nil {
 		t.Fatal(err)

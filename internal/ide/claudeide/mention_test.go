@@ -19,10 +19,7 @@ import (
 // The lines of a mention count from 0, and opencode shows them as they are. It arrives
 // when the agent is ready for it.
 func TestMention(t *testing.T) {
-	root, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := systest.RealDir(t)
 	file := filepath.Join(root, "a.txt")
 	path, _ := json.Marshal(file)
 	for _, tt := range []struct {

@@ -95,12 +95,7 @@ func TestClaim(t *testing.T) {
 		{"a dead server's socket", func(t *testing.T, path string) { listenAt(t, path).listener.Close() }, nil},
 		{"a file", func(t *testing.T, path string) {
 			onlyFiles(t, path)
-			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(path, []byte("theirs"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			systest.WriteFile(t, path, "theirs")
 		}, errForeign},
 		{"a public directory", func(t *testing.T, path string) {
 			onlyFiles(t, path)

@@ -236,14 +236,9 @@ func receive[T any](t *testing.T, c <-chan T) T {
 // project returns a directory with files, as a real path.
 func project(t *testing.T, names ...string) string {
 	t.Helper()
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := systest.RealDir(t)
 	for _, name := range names {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("x\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		systest.WriteFile(t, filepath.Join(dir, name), "x\n")
 	}
 	return dir
 }
@@ -437,14 +432,9 @@ func TestSiblings(t *testing.T) {
 	m := newMachine(t)
 	outer := project(t, "outer")
 	inner := filepath.Join(outer, "inner")
-	if err := os.Mkdir(inner, 0o700); err != nil {
-		t.Fatal(err)
-	}
 	write := func(name string) string {
 		path := filepath.Join(inner, name)
-		if err := os.WriteFile(path, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		systest.WriteFile(t, path, "")
 		return path
 	}
 	owner := newBackend(outer).with(filepath.Join(outer, "outer"))

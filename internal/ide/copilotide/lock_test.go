@@ -49,10 +49,7 @@ func only(t *testing.T, dir string) Found {
 
 func TestLock(t *testing.T) {
 	cfg := config(t, newBackend())
-	actual, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	actual := systest.RealDir(t)
 	project := systest.Abs("/project")
 	s := publish(t, cfg, nil, project, systest.Alias(t, actual))
 	l := only(t, cfg.Dir)

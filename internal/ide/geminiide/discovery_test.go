@@ -196,9 +196,7 @@ func TestPublishRefusesSomebodyElsesPlace(t *testing.T) {
 	for name, place := range map[string]func(t *testing.T, dir string){
 		"a symbolic link": func(t *testing.T, dir string) { systest.Link(t, t.TempDir(), dir) },
 		"a file": func(t *testing.T, dir string) {
-			if err := os.WriteFile(dir, nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			systest.WriteFile(t, dir, "")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -297,9 +295,6 @@ func TestSetRootsAfterAFailure(t *testing.T) {
 // A program on a dead companion's port could redirect Pollux to any address.
 func TestPruneFollowsNoRedirect(t *testing.T) {
 	dir, _ := isolate(t)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
 	var led atomic.Bool
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { led.Store(true) }))
 	defer elsewhere.Close()
@@ -308,9 +303,7 @@ func TestPruneFollowsNoRedirect(t *testing.T) {
 	port := stranger.Listener.Addr().(*net.TCPAddr).Port
 	data, _ := json.Marshal(DiscoveryFile{Port: port, Pollux: 1 << 29})
 	path := filepath.Join(dir, clis[0].files([]int{1 << 29}, port)[0])
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, path, string(data))
 	prune(nil)
 	if led.Load() {
 		t.Error("Pollux went where the stranger sent it")
@@ -324,11 +317,6 @@ func TestPruneFollowsNoRedirect(t *testing.T) {
 // companions, and files that Pollux does not understand, stay.
 func TestPrune(t *testing.T) {
 	dir, qwen := isolate(t)
-	for _, d := range []string{dir, qwen} {
-		if err := os.MkdirAll(d, 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
 	const deadPID = 1 << 29 // beyond pid_max
 	live := listen(t)
 	ours := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -367,9 +355,7 @@ func TestPrune(t *testing.T) {
 	}
 	for _, f := range files {
 		data, _ := json.Marshal(f.f)
-		if err := os.WriteFile(f.path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		systest.WriteFile(t, f.path, string(data))
 	}
 	garbage := filepath.Join(dir, at(deadPID, 1))
 	os.WriteFile(garbage, []byte("{"), 0o600)

@@ -11,10 +11,7 @@ import (
 )
 
 func TestPrompt(t *testing.T) {
-	root, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := systest.RealDir(t)
 	// at returns a mention. On Windows a path is in quotes, elsewhere it is escaped.
 	at := func(path, escaped string) string {
 		if runtime.GOOS == "windows" {

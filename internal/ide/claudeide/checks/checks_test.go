@@ -37,10 +37,7 @@ type room struct {
 }
 
 func newRoom(t *testing.T) *room {
-	root, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := systest.RealDir(t)
 	r := &room{t: t, home: filepath.Join(root, "home"), project: filepath.Join(root, "project")}
 	for _, dir := range []string{filepath.Join(r.home, ".claude", "ide"), r.project} {
 		if err := disk.PrivateDir(dir); err != nil {
@@ -90,9 +87,7 @@ func (r *room) write(port int, l claudeide.Lock) (path string) {
 		r.t.Fatal(err)
 	}
 	path = filepath.Join(r.home, ".claude", "ide", strconv.Itoa(port)+".lock")
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		r.t.Fatal(err)
-	}
+	systest.WriteFile(r.t, path, string(data))
 	return path
 }
 
@@ -176,18 +171,14 @@ func TestClaude(t *testing.T) {
 			if err := os.Remove(dir); err != nil {
 				r.t.Fatal(err)
 			}
-			if err := os.WriteFile(dir, nil, 0o600); err != nil {
-				r.t.Fatal(err)
-			}
+			systest.WriteFile(r.t, dir, "")
 		}, []string{"failed companion", "failed directory"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRoom(t)
 			t.Setenv(claudeide.EnvAutoConnect, "true")
 			settings := filepath.Join(r.home, ".claude", "settings.json")
-			if err := os.WriteFile(settings, []byte(`{"permissions":{"defaultMode":"manual"}}`), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			systest.WriteFile(t, settings, `{"permissions":{"defaultMode":"manual"}}`)
 			tt.make(r)
 			if got, report := r.found(Claude); !slices.Equal(got, tt.want) {
 				t.Errorf("found %q, want %q: %+v", got, tt.want, report.Findings)
@@ -317,12 +308,7 @@ func TestSettings(t *testing.T) {
 				if rest, ok := strings.CutPrefix(file, "PROJECT/"); ok {
 					path = filepath.Join(r.project, rest)
 				}
-				if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(path, []byte(`{"permissions":{"defaultMode":"`+mode+`"}}`), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				systest.WriteFile(t, path, `{"permissions":{"defaultMode":"`+mode+`"}}`)
 			}
 			got := loadSettings(r.project)
 			start := asking.Start{Dir: r.project, Getenv: os.Getenv}

@@ -18,6 +18,7 @@ import (
 	"pollux/internal/ide/blocking"
 	"pollux/internal/ide/claudeide"
 	"pollux/internal/sys/sock"
+	"pollux/internal/sys/systest"
 )
 
 func getenv(env map[string]string) func(string) string {
@@ -27,13 +28,8 @@ func getenv(env map[string]string) func(string) string {
 // place writes a lock file into a directory.
 func place(t *testing.T, dir string, port int, text string) string {
 	t.Helper()
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
 	path := filepath.Join(dir, strconv.Itoa(port)+blocking.Ext)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, path, text)
 	return path
 }
 

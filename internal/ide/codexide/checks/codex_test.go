@@ -166,14 +166,7 @@ func TestCodex(t *testing.T) {
 			l.(*net.UnixListener).SetUnlinkOnClose(false)
 			l.Close()
 		}},
-		"no socket but a file": {want: []string{"failed socket"}, make: func(t *testing.T) {
-			if err := os.MkdirAll(filepath.Dir(own(t)), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(own(t), nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}},
+		"no socket but a file": {want: []string{"failed socket"}, make: func(t *testing.T) { systest.WriteFile(t, own(t), "") }},
 		"others can write": {want: []string{"failed directory"}, make: func(t *testing.T) {
 			listen(t, own(t), hasFolder)
 			if err := os.Chmod(filepath.Dir(own(t)), 0o777); err != nil {
@@ -203,12 +196,7 @@ func TestCodex(t *testing.T) {
 			home := filepath.Join(tmp, "codex")
 			t.Setenv("CODEX_HOME", home)
 			t.Setenv("TMPDIR", tmp)
-			if err := os.MkdirAll(home, 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(home, "config.toml"), []byte(`sandbox_mode = "read-only"`), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			systest.WriteFile(t, filepath.Join(home, "config.toml"), `sandbox_mode = "read-only"`)
 			tt.make(t)
 			report := examine(t, dir, tt.away, Codex, tt.want)
 			if name == "a socket that nobody serves" { // the next companion replaces it

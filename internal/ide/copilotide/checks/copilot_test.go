@@ -62,12 +62,7 @@ func (r *room) lock(status int, change func(lock map[string]any)) {
 func (r *room) write(name, text string) {
 	r.t.Helper()
 	path := filepath.Join(r.home, ".copilot", name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		r.t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		r.t.Fatal(err)
-	}
+	systest.WriteFile(r.t, path, text)
 }
 
 func TestCopilot(t *testing.T) {

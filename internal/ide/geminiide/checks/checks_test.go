@@ -107,12 +107,7 @@ func (s *site) publish(pid, port int, change func(f map[string]any)) string {
 func (s *site) write(name, text string) string {
 	s.t.Helper()
 	path := filepath.Join(s.files, name)
-	if err := os.MkdirAll(s.files, 0o700); err != nil {
-		s.t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
+	systest.WriteFile(s.t, path, text)
 	return path
 }
 
@@ -367,10 +362,7 @@ func TestQwen(t *testing.T) {
 			}
 			t.Setenv("REMOTE_CONTAINERS", "1") // in another container it would connect to the host
 			t.Setenv("QWEN_CODE_IDE_SERVER_PORT", "")
-			project, err := filepath.EvalSymlinks(t.TempDir())
-			if err != nil {
-				t.Fatal(err)
-			}
+			project := systest.RealDir(t)
 			s := &site{t: t, project: project, files: filepath.Join(home, ".qwen", "ide"), lock: true}
 			tt.make(s)
 			report := doctor.Examine(t.Context(), doctor.Config{Dir: project}, []doctor.Part{{Checks: []doctor.Check{Qwen}}})

@@ -11,6 +11,7 @@ import (
 
 	"pollux/internal/hostile"
 	"pollux/internal/ide/geminiide"
+	"pollux/internal/sys/systest"
 )
 
 // Which of several files Gemini CLI chooses. TestDoctor in e2e checks that the
@@ -79,9 +80,7 @@ func TestReplay(t *testing.T) {
 					data, _ := json.Marshal(map[string]any{"port": f.port, "workspacePath": fill(f.workspace)})
 					text = string(data)
 				}
-				if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("gemini-ide-server-%d-%d.json", f.pid, f.port)), []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				systest.WriteFile(t, filepath.Join(dir, fmt.Sprintf("gemini-ide-server-%d-%d.json", f.pid, f.port)), text)
 			}
 			l := replay(launch{Dir: root, Getenv: func(k string) string { return env[k] }, PID: self, Minor: tt.minor})
 			got, inside := 0, false
@@ -102,17 +101,12 @@ func TestReplay(t *testing.T) {
 func TestReplayDirect(t *testing.T) {
 	tmp := t.TempDir()
 	dir := filepath.Join(tmp, "gemini", "ide")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
 	self := geminiide.IDEPID(os.Getpid())
 	for name, text := range map[string]string{
 		fmt.Sprintf("gemini-ide-server-%d.json", self):   `{"port":1,"workspacePath":"/elsewhere"}`,
 		fmt.Sprintf("gemini-ide-server-%d-2.json", self): `{"port":2,"workspacePath":"/"}`,
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		systest.WriteFile(t, filepath.Join(dir, name), text)
 	}
 	env := map[string]string{"TMPDIR": tmp, "TEMP": tmp}
 	l := replay(launch{Dir: "/", Getenv: func(k string) string { return env[k] }, PID: os.Getpid(), Minor: 61})
@@ -127,12 +121,7 @@ func TestReplayPassesOverOtherUsers(t *testing.T) {
 	}
 	tmp := t.TempDir()
 	path := filepath.Join(tmp, "gemini", "ide", "gemini-ide-server-1-1.json")
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(`{"port":1,"workspacePath":"/"}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, path, `{"port":1,"workspacePath":"/"}`)
 	if err := os.Chown(path, 65534, 65534); err != nil {
 		t.Fatal(err)
 	}
