@@ -15,18 +15,30 @@ import (
 	"pollux/internal/sys/systest"
 )
 
+// add adds an entry, and returns its ID.
+func add(t *testing.T, j *Journal, e Entry, proposal string) string {
+	t.Helper()
+	id, err := j.Add(e, proposal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func wantText(t *testing.T, j *Journal, id, want string) {
+	t.Helper()
+	if text, err := j.Text(id); err != nil || text != want {
+		t.Errorf("the text of %s is %q, %v; want %q", id, text, err, want)
+	}
+}
+
 func TestEntries(t *testing.T) {
 	j := New(filepath.Join(t.TempDir(), "journal"))
 	if all, err := j.List(); err != nil || all != nil {
 		t.Errorf("an empty journal lists %v, %v", all, err)
 	}
-	id, err := j.Add(Entry{Path: "/f", Client: "CLI 1"}, "proposal")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if text, err := j.Text(id); err != nil || text != "proposal" {
-		t.Errorf("Text = %q, %v", text, err)
-	}
+	id := add(t, j, Entry{Path: "/f", Client: "CLI 1"}, "proposal")
+	wantText(t, j, id, "proposal")
 	if err := j.Edit(id, "edited"); err != nil {
 		t.Fatal(err)
 	}
@@ -60,14 +72,6 @@ func TestEntries(t *testing.T) {
 // diff on or later.
 func TestUnwritten(t *testing.T) {
 	j := New(t.TempDir())
-	add := func() string {
-		t.Helper()
-		id, err := j.Add(Entry{Path: "/f"}, "p")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return id
-	}
 	want := func(id string, state State, unwritten bool) {
 		t.Helper()
 		if e, err := j.Get(id); err != nil || e.State != state || e.Unwritten != unwritten {
@@ -81,7 +85,7 @@ func TestUnwritten(t *testing.T) {
 		}
 	}
 
-	id := add()
+	id := add(t, j, Entry{Path: "/f"}, "p")
 	do(j.Finish(id, Accepted, true))
 	want(id, Accepted, true)
 	do(j.Edit(id, "mine"))
@@ -91,14 +95,14 @@ func TestUnwritten(t *testing.T) {
 	do(j.Finish(id, Accepted, true))
 	want(id, Accepted, true)
 
-	id = add()
+	id = add(t, j, Entry{Path: "/f"}, "p")
 	do(j.Finish(id, Accepted, false))
 	want(id, Accepted, false)
 	do(j.Finish(id, Accepted, true))
 	want(id, Accepted, true)
 
 	// An entry of an older Pollux has another name for it.
-	id = add()
+	id = add(t, j, Entry{Path: "/f"}, "p")
 	do(j.Finish(id, Accepted, true))
 	data, err := os.ReadFile(j.file(id, "json"))
 	do(err)
@@ -113,23 +117,16 @@ func TestUnwritten(t *testing.T) {
 // the entry, the text counts.
 func TestKilledWithinAnEdit(t *testing.T) {
 	j := New(t.TempDir())
-	id, err := j.Add(Entry{Path: "/f"}, "proposal")
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := add(t, j, Entry{Path: "/f"}, "proposal")
 	before, err := os.ReadFile(j.file(id, "json"))
 	if err == nil {
 		err = j.Edit(id, "mine")
 	}
-	if err == nil {
-		err = os.WriteFile(j.file(id, "json"), before, 0o600)
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text, err := j.Text(id); err != nil || text != "mine" {
-		t.Errorf("Text = %q, %v", text, err)
-	}
+	systest.WriteFile(t, j.file(id, "json"), string(before))
+	wantText(t, j, id, "mine")
 	if e, err := j.Get(id); err != nil || !e.Edited || e.Bytes != 4 {
 		t.Errorf("the entry is %+v, %v", e, err)
 	}
@@ -142,16 +139,9 @@ func TestKilledWithinAnEdit(t *testing.T) {
 // says where it is.
 func TestEntryOfANewerPollux(t *testing.T) {
 	j := New(t.TempDir())
-	id, err := j.Add(Entry{Path: "/f"}, "proposal")
-	if err == nil {
-		err = os.WriteFile(j.file(id, "json"), []byte(`{"state":{"was":"open"}}`), 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if text, err := j.Text(id); err != nil || text != "proposal" {
-		t.Errorf("Text = %q, %v", text, err)
-	}
+	id := add(t, j, Entry{Path: "/f"}, "proposal")
+	systest.WriteFile(t, j.file(id, "json"), `{"state":{"was":"open"}}`)
+	wantText(t, j, id, "proposal")
 	if _, err := j.Get(id); err == nil || !strings.Contains(err.Error(), "pollux journal show "+id) {
 		t.Errorf("Get = %v, want the next step", err)
 	}
@@ -169,10 +159,7 @@ func TestUnknownEntries(t *testing.T) {
 // An entry that was open in a companion that was killed is an orphan.
 func TestKilledCompanion(t *testing.T) {
 	j := New(t.TempDir())
-	id, err := j.Add(Entry{Path: "/f"}, "x")
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := add(t, j, Entry{Path: "/f"}, "x")
 	path := j.file(id, "json")
 	data, _ := os.ReadFile(path)
 	data = []byte(strings.Replace(string(data), fmt.Sprintf(`"pid":%d`, os.Getpid()), `"pid":536870912`, 1))
@@ -200,10 +187,7 @@ func TestRestore(t *testing.T) {
 	} {
 		path := filepath.Join(dir, tt.name)
 		tt.e.Path = path
-		id, err := j.Add(tt.e, tt.text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		id := add(t, j, tt.e, tt.text)
 		if replaced, err := j.Restore(id, ""); err != nil || replaced != "" {
 			t.Errorf("%s: Restore of a new file = %q, %v", tt.name, replaced, err)
 		}
@@ -221,10 +205,7 @@ func TestRestore(t *testing.T) {
 			if path != file {
 				systest.Link(t, file, path)
 			}
-			id, err := j.Add(Entry{Path: path}, "new\n")
-			if err != nil {
-				t.Fatal(err)
-			}
+			id := add(t, j, Entry{Path: path}, "new\n")
 			replaced, err := j.Restore(id, "")
 			if err != nil {
 				t.Fatal(err)
@@ -304,22 +285,14 @@ func TestConcurrentUse(t *testing.T) {
 // entry.
 func TestOriginal(t *testing.T) {
 	j := New(t.TempDir())
-	id, err := j.Add(Entry{Path: "/f", PID: 1}, "new\n")
-	if err == nil {
-		err = j.Finish(id, Rejected, false)
-	}
-	if err == nil {
-		err = j.SetOriginal(id, "old\n")
-	}
-	if got, _ := j.Original(id); err != nil || got != "old\n" {
-		t.Fatalf("the original is %q, %v", got, err)
-	}
-	other, err := j.Add(Entry{Path: "/g"}, "new\n")
-	if err == nil {
-		err = j.SetOriginal(other, strings.Repeat("x", MaxOriginal+1))
-	}
-	if err != nil {
+	id, other := add(t, j, Entry{Path: "/f", PID: 1}, "new\n"), add(t, j, Entry{Path: "/g"}, "new\n")
+	if err := errors.Join(
+		j.Finish(id, Rejected, false), j.SetOriginal(id, "old\n"), j.SetOriginal(other, strings.Repeat("x", MaxOriginal+1)),
+	); err != nil {
 		t.Fatal(err)
+	}
+	if got, err := j.Original(id); err != nil || got != "old\n" {
+		t.Fatalf("the original is %q, %v", got, err)
 	}
 	if _, err := j.Original(other); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a large original gives %v", err)

@@ -54,9 +54,7 @@ func past(t *testing.T, j *Journal, e Entry, ago time.Duration, proposal string)
 	t.Helper()
 	e.Time = time.Now().Add(-ago)
 	e.ID = fmt.Sprintf("%09s-%s", strconv.FormatInt(e.Time.UnixMilli(), 36), NewID()[10:])
-	if _, err := j.Add(e, proposal); err != nil {
-		t.Fatal(err)
-	}
+	add(t, j, e, proposal)
 	j.Wait() // the journal's own pruning must not see what the test does to the entry
 	return backdate(t, j, e.ID, ago)
 }
@@ -84,9 +82,7 @@ func backdate(t *testing.T, j *Journal, id string, ago time.Duration) string {
 func prune(t *testing.T, j *Journal) {
 	t.Helper()
 	other := New(j.dir)
-	if _, err := other.Add(Entry{Path: "/new", State: Rejected}, "new"); err != nil {
-		t.Fatal(err)
-	}
+	add(t, other, Entry{Path: "/new", State: Rejected}, "new")
 	other.Wait()
 }
 
@@ -146,9 +142,7 @@ func TestMaxEntries(t *testing.T) {
 	first := past(t, j, Entry{Path: "/f", State: Rejected}, 3*time.Hour, "x")
 	orphan := past(t, j, Entry{Path: "/f", State: Orphaned}, 4*time.Hour, "mine")
 	for range MaxEntries {
-		if _, err := j.Add(Entry{Path: "/f", State: Rejected}, "x"); err != nil {
-			t.Fatal(err)
-		}
+		add(t, j, Entry{Path: "/f", State: Rejected}, "x")
 	}
 	j.Wait()
 	prune(t, j)
@@ -159,9 +153,7 @@ func TestMaxEntries(t *testing.T) {
 	if _, err := j.Get(first); err == nil {
 		t.Error("the oldest entry is left")
 	}
-	if text, err := j.Text(orphan); err != nil || text != "mine" {
-		t.Errorf("the text of an orphan that is shown: %q, %v", text, err)
-	}
+	wantText(t, j, orphan, "mine")
 }
 
 func TestMaxBytes(t *testing.T) {
@@ -244,9 +236,7 @@ func TestNoFileDescriptors(t *testing.T) {
 		t.Fatalf("the process had enough: %s", out)
 	}
 	for _, id := range ids {
-		if text, err := j.Text(id); err != nil || text != "mine" {
-			t.Errorf("the text of an open diff is %q, %v", text, err)
-		}
+		wantText(t, j, id, "mine")
 	}
 }
 
@@ -289,10 +279,7 @@ func starve(dir string) {
 // Another process may prune between the writes of an entry's files.
 func TestUnfinishedEntriesStay(t *testing.T) {
 	j := New(t.TempDir())
-	id, err := j.Add(Entry{Path: "/f"}, "proposal")
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := add(t, j, Entry{Path: "/f"}, "proposal")
 	j.Wait()
 	data, err := os.ReadFile(j.file(id, "json"))
 	if err != nil {
@@ -301,9 +288,7 @@ func TestUnfinishedEntriesStay(t *testing.T) {
 	os.Remove(j.file(id, "json"))
 	prune(t, j)
 	systest.WriteFile(t, j.file(id, "json"), string(data))
-	if text, err := j.Text(id); err != nil || text != "proposal" {
-		t.Errorf("Text = %q, %v", text, err)
-	}
+	wantText(t, j, id, "proposal")
 }
 
 // Companions share a journal: 3 of 240 entries were without their text.
@@ -382,15 +367,11 @@ func TestAddOfManyEntries(t *testing.T) {
 	work := func(entries int) float64 {
 		j := New(t.TempDir())
 		for range entries {
-			if _, err := j.Add(Entry{Path: "/f", State: Rejected}, "x"); err != nil {
-				t.Fatal(err)
-			}
+			add(t, j, Entry{Path: "/f", State: Rejected}, "x")
 		}
 		j.Wait()
 		j = New(j.dir) // a new process, which prunes once
-		if _, err := j.Add(Entry{Path: "/f"}, "x"); err != nil {
-			t.Fatal(err)
-		}
+		add(t, j, Entry{Path: "/f"}, "x")
 		j.Wait()
 		return testing.AllocsPerRun(10, func() {
 			if _, err := j.Add(Entry{Path: "/f"}, "x"); err != nil {
@@ -425,20 +406,4 @@ func TestPruneReadsCandidates(t *testing.T) {
 	if all, err := j.List(); err != nil || len(all) != kept+1 {
 		t.Errorf("%d entries, %v", len(all), err)
 	}
-}
-
-func BenchmarkAdd(b *testing.B) {
-	j := New(b.TempDir())
-	for range 1000 {
-		if _, err := j.Add(Entry{Path: "/f", State: Rejected}, "x"); err != nil {
-			b.Fatal(err)
-		}
-	}
-	j.Wait()
-	for b.Loop() {
-		if _, err := j.Add(Entry{Path: "/f", State: Rejected}, "x"); err != nil {
-			b.Fatal(err)
-		}
-	}
-	j.Wait()
 }
