@@ -2,7 +2,6 @@ package mcp
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -357,26 +356,13 @@ func TestHTTPHalfClosed(t *testing.T) {
 		return s.Session, err
 	}})
 	defer server.Close()
-	var id string
-	for _, body := range []string{`"id":1,"method":"initialize","params":` + hello, `"method":"notifications/initialized"`} {
-		r, err := http.NewRequest(http.MethodPost, server.URL+"/mcp", strings.NewReader(`{"jsonrpc":"2.0",`+body+`}`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		setHeaders(r)
-		if id != "" {
-			r.Header.Set(sessionHeader, id)
-		}
-		res, err := server.Client().Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		io.Copy(io.Discard, res.Body)
-		res.Body.Close()
-		id = cmp.Or(id, res.Header.Get(sessionHeader))
+	dial := func(context.Context, string, string) (net.Conn, error) {
+		return net.Dial("tcp", server.Listener.Addr().String())
 	}
-	session := <-f.joined
-	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	transport := &http.Transport{DialContext: dial}
+	defer transport.CloseIdleConnections()
+	id, session := (&site{fixture: f, client: &http.Client{Transport: transport}}).connect()
+	conn, err := dial(t.Context(), "", "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -169,6 +169,14 @@ func (a *agent) want(id int, part string) {
 	}
 }
 
+// receives checks the whole next message.
+func (a *agent) receives(want string) {
+	a.t.Helper()
+	if got := <-a.out; got != want {
+		a.t.Errorf("received %s, want %s", got, want)
+	}
+}
+
 // silent checks that nothing is being written.
 func (a *agent) silent() {
 	a.t.Helper()
@@ -232,9 +240,7 @@ func TestMethods(t *testing.T) {
 			t.Errorf("the dialect has received %s", got)
 		}
 		a.in <- `{"jsonrpc":"2.0","id":"text <&>","method":"ping"}`
-		if got := <-a.out; got != `{"jsonrpc":"2.0","id":"text <&>","result":{}}` {
-			t.Error(got)
-		}
+		a.receives(`{"jsonrpc":"2.0","id":"text <&>","result":{}}`)
 	})
 }
 
@@ -579,9 +585,7 @@ func TestNotify(t *testing.T) {
 			t.Error("a message was reported that nobody has read")
 		}
 		for _, want := range []string{`{"jsonrpc":"2.0","method":"a","params":{"x":"<"}}`, `{"jsonrpc":"2.0","method":"b","params":{}}`} {
-			if got := <-a.out; got != want {
-				t.Errorf("%s, want %s", got, want)
-			}
+			a.receives(want)
 		}
 		if err := errors.Join(<-written, <-sent); err != nil {
 			t.Error(err)
@@ -624,9 +628,7 @@ func TestResult(t *testing.T) {
 			id := a.request("tools/call", `{"name":"full","_meta":{"progressToken":`+token+`}}`)
 			for i, message := range []string{"half", "done"} {
 				want := fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"message":%q}}`, token, i+1, message)
-				if got := <-a.out; got != want {
-					t.Errorf("%s, want %s", got, want)
-				}
+				a.receives(want)
 			}
 			a.want(id, result)
 		}
@@ -643,9 +645,7 @@ func TestRoots(t *testing.T) {
 			a := f.connect()
 			got := make(chan string, 1)
 			go func() { uris, err := a.session.Roots(t.Context()); got <- fmt.Sprint(uris, err) }()
-			if asked := <-a.out; asked != `{"jsonrpc":"2.0","id":1,"method":"roots/list"}` {
-				t.Error(asked)
-			}
+			a.receives(`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`)
 			a.in <- `{"jsonrpc":"2.0","id":2,"result":{}}`
 			a.in <- `{"jsonrpc":"2.0","id":1,` + answer + `}`
 			if got := <-got; !strings.HasPrefix(got, want) {
@@ -669,9 +669,7 @@ func TestRoots(t *testing.T) {
 		if err := <-got; !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("an agent that does not answer: %v", err)
 		}
-		if got := <-a.out; got != `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}` {
-			t.Error(got)
-		}
+		a.receives(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 	})
 }
 

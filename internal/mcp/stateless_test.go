@@ -77,9 +77,7 @@ func TestOtherVersions(t *testing.T) {
 			a.want(a.request("initialize", strings.Replace(hello, "2025-06-18", version, 1)),
 				`"result":{"protocolVersion":"`+version+`","capabilities":{"tools":{}},"instructions":"Do.","serverInfo":{"name":"pollux","title":"Test","version":"1"}}`)
 			id := a.call("roots", "{}")
-			if asked := <-a.out; asked != `{"jsonrpc":"2.0","id":1,"method":"roots/list"}` {
-				t.Error(asked)
-			}
+			a.receives(`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`)
 			a.in <- `{"jsonrpc":"2.0","id":1,"result":{"roots":[{"uri":"file:///a"}]}}`
 			a.want(id, `{"_meta":{"m":1},"content":[{"type":"text","text":"file:///a"}]}`)
 		})
