@@ -36,8 +36,7 @@ func (a *agent) files() string {
 // The agents drop what comes too early, and use a context up with a prompt. So it is
 // sent again.
 func TestContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := start(t)
+	inBubble(t, func(t *testing.T, f *fixture) {
 		f.backend.roots = []string{"/project"}
 		open := func(path string, line int) companion.File {
 			return companion.File{Path: path, Active: true, Cursor: cursor(line, 1)}
@@ -81,8 +80,7 @@ func TestContext(t *testing.T) {
 // A client that does not read delays nothing but its own messages, and receives the
 // latest state when it reads again.
 func TestContextThatNobodyReads(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := start(t)
+	inBubble(t, func(t *testing.T, f *fixture) {
 		f.backend.roots = []string{"/project"}
 		a, other := f.connect("claude-code"), f.connect("claude-code")
 		time.Sleep(time.Minute)

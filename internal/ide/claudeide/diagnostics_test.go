@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"pollux/internal/editor"
@@ -30,8 +29,7 @@ func encoded(uri string) string {
 }
 
 func TestGetDiagnostics(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := start(t)
+	inBubble(t, func(t *testing.T, f *fixture) {
 		f.backend.diagnostics = func(path string) ([]editor.FileDiagnostics, error) {
 			switch path {
 			case "":
@@ -67,8 +65,7 @@ func TestGetDiagnostics(t *testing.T) {
 
 // The answer after a write waits for the editors' checks. Everything else is answered immediately.
 func TestGetDiagnosticsAfterWrite(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := start(t)
+	inBubble(t, func(t *testing.T, f *fixture) {
 		f.backend.diagnostics = func(path string) ([]editor.FileDiagnostics, error) {
 			return []editor.FileDiagnostics{reported(systest.Abs("/project/a"))}, nil
 		}

@@ -78,8 +78,7 @@ func freePort(t *testing.T) int {
 // that tries to come back, and use it at the next companion.
 func TestEndpointIsForgotten(t *testing.T) {
 	needPeers(t)
-	synctest.Test(t, func(t *testing.T) {
-		f := start(t)
+	inBubble(t, func(t *testing.T, f *fixture) {
 		if synctest.Wait(); exists(f.state) {
 			t.Error("the endpoint is kept without an agent")
 		}
@@ -117,8 +116,7 @@ func TestEndpointIsForgotten(t *testing.T) {
 // An agent comes back to the same port with the same token only.
 func TestEndpointAfterAKill(t *testing.T) {
 	needPeers(t)
-	synctest.Test(t, func(t *testing.T) {
-		f := start(t)
+	inBubble(t, func(t *testing.T, f *fixture) {
 		f.connect("claude-code")
 		time.Sleep(time.Hour)
 		f.kill()
@@ -142,8 +140,7 @@ func TestEndpointAfterAKill(t *testing.T) {
 // A program that listens on the port may have received the token.
 func TestEndpointTaken(t *testing.T) {
 	needPeers(t)
-	synctest.Test(t, func(t *testing.T) {
-		f := start(t)
+	inBubble(t, func(t *testing.T, f *fixture) {
 		f.connect("claude-code")
 		synctest.Wait()
 		f.kill()
@@ -161,8 +158,7 @@ func TestEndpointTaken(t *testing.T) {
 // Two companions for a folder share a file. It belongs to the first one with an agent.
 func TestEndpointOfAnother(t *testing.T) {
 	needPeers(t)
-	synctest.Test(t, func(t *testing.T) {
-		f := start(t)
+	inBubble(t, func(t *testing.T, f *fixture) {
 		other := endpoint{Port: 1, Token: "other"}
 		other.place(t, f.state)
 		a := f.connect("claude-code")

@@ -174,8 +174,7 @@ func TestNameSaysHowToSeeTheChange(t *testing.T) {
 // The server looks after its lock: an agent in a container deletes it, since it does
 // not see the process.
 func TestLockFileDeleted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := start(t)
+	inBubble(t, func(t *testing.T, f *fixture) {
 		if err := f.Publish([]string{t.TempDir()}, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -398,8 +397,7 @@ func TestDirectory(t *testing.T) {
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := start(t)
+			inBubble(t, func(t *testing.T, f *fixture) {
 				f.log.mu.Lock()
 				f.log.b.Reset()
 				f.log.mu.Unlock()

@@ -35,8 +35,7 @@ func TestMention(t *testing.T) {
 		{"opencode, file", "opencode", file, 0, 0, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := start(t)
+			inBubble(t, func(t *testing.T, f *fixture) {
 				f.backend.roots = []string{root}
 				a := f.connect(tt.agent)
 				begun := time.Now()
@@ -70,9 +69,7 @@ func TestMention(t *testing.T) {
 
 // An agent that does not read, or has ended, received no mention.
 func TestMentionFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := start(t)
-		a := f.connect("claude-code")
+	withClaude(t, func(t *testing.T, f *fixture, a *agent) {
 		time.Sleep(2 * time.Second)
 		a.stopReading()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -93,9 +90,7 @@ func TestMentionFails(t *testing.T) {
 
 // A user who tries again while the agent does not read gets one mention, not several.
 func TestMentionIsSentOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := start(t)
-		a := f.connect("claude-code")
+	withClaude(t, func(t *testing.T, f *fixture, a *agent) {
 		time.Sleep(2 * time.Second)
 		a.stopReading()
 		for range 3 {
@@ -149,8 +144,7 @@ func TestFolder(t *testing.T) {
 			if drive := filepath.VolumeName(want); drive != "" {
 				answer = strings.ReplaceAll(answer, "file:///", "file:///"+drive+"/")
 			}
-			synctest.Test(t, func(t *testing.T) {
-				f := start(t)
+			inBubble(t, func(t *testing.T, f *fixture) {
 				a := f.dial(true)
 				with := strings.Replace(initialize("claude-code"), "{}", `{"roots":{"listChanged":true}}`, 1)
 				a.answer(a.request("initialize", with))
@@ -175,9 +169,7 @@ func TestFolder(t *testing.T) {
 
 // On a system that cannot tell which process has connected, the agent's word counts.
 func TestClaim(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := start(t)
-		a := f.connect("claude-code")
+	withClaude(t, func(t *testing.T, f *fixture, a *agent) {
 		for params, want := range map[string]int{`{"pid":7}`: 7, `{"pid":"x"}`: 0, `[]`: 0, `{"pid":-1}`: 0} {
 			if sock.KnowsPeers {
 				want = 0
@@ -196,9 +188,7 @@ func TestClaim(t *testing.T) {
 
 // A prompt makes the agent the last one that acted.
 func TestPromptActs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := start(t)
-		a := f.connect("claude-code")
+	withClaude(t, func(t *testing.T, f *fixture, a *agent) {
 		a.want(a.call(toolCloseAll, "{}"), "CLOSED_0_DIFF_TABS")
 		f.backend.mu.Lock()
 		defer f.backend.mu.Unlock()

@@ -247,6 +247,18 @@ func start(t *testing.T) *fixture {
 	return f
 }
 
+// inBubble runs a test with a server in a bubble.
+func inBubble(t *testing.T, test func(t *testing.T, f *fixture)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, start(t)) })
+}
+
+// withClaude runs a test with a server to which Claude Code is connected.
+func withClaude(t *testing.T, test func(t *testing.T, f *fixture, a *agent)) {
+	t.Helper()
+	inBubble(t, func(t *testing.T, f *fixture) { test(t, f, f.connect("claude-code")) })
+}
+
 func (f *fixture) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -509,8 +521,7 @@ func TestHandshake(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := start(t)
+			inBubble(t, func(t *testing.T, f *fixture) {
 				header := f.auth()
 				if tt.change != nil {
 					tt.change(f, header)
@@ -536,8 +547,7 @@ func TestHandshake(t *testing.T) {
 
 // Only a handshake takes up a session.
 func TestOrdinaryRequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := start(t)
+	inBubble(t, func(t *testing.T, f *fixture) {
 		req, err := http.NewRequestWithContext(t.Context(), "GET", "http://127.0.0.1/", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -556,8 +566,7 @@ func TestOrdinaryRequest(t *testing.T) {
 }
 
 func TestTooManySessions(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := start(t)
+	inBubble(t, func(t *testing.T, f *fixture) {
 		var last *agent
 		for range 64 {
 			last = f.dial(true)
@@ -611,8 +620,7 @@ func TestClose(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := start(t)
+			inBubble(t, func(t *testing.T, f *fixture) {
 				tt(t, f)
 				synctest.Wait()
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -633,9 +641,7 @@ func TestClose(t *testing.T) {
 // When nothing shows changes any more, the agents receive the rejections, and then
 // their sessions end, so that they show changes in the terminal.
 func TestNoViews(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := start(t)
-		a := f.connect("claude-code")
+	withClaude(t, func(t *testing.T, f *fixture, a *agent) {
 		decided := a.show("/project/a", "a", "tab")
 		undecided := a.show("/project/b", "b", "other tab")
 		f.backend.setShows(false)
@@ -662,9 +668,7 @@ func TestNoViews(t *testing.T) {
 func TestCloseDelivers(t *testing.T) {
 	for name, views := range map[string]bool{"with a view": true, "without views": false} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := start(t)
-				a := f.connect("claude-code")
+			withClaude(t, func(t *testing.T, f *fixture, a *agent) {
 				id := a.show("/project/a", "a", "tab")
 				a.stopReading()
 				f.backend.setShows(views)
@@ -684,9 +688,7 @@ func TestCloseDelivers(t *testing.T) {
 
 // An agent that does not read delays the end of the sessions for a moment only.
 func TestNoViewsAndNobodyReads(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := start(t)
-		a := f.connect("claude-code")
+	withClaude(t, func(t *testing.T, f *fixture, a *agent) {
 		a.show("/project/a", "a", "tab")
 		a.stopReading()
 		done := f.backend.resolve(a.session, "/project/a", companion.Outcome{})

@@ -14,9 +14,7 @@ import (
 )
 
 func TestInitialize(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := start(t)
-		a := f.connect("claude-code")
+	withClaude(t, func(t *testing.T, f *fixture, a *agent) {
 		if name, version := a.session.Client(); name != "Claude Code" || version != "1.2" || a.session.Transport() != "websocket" {
 			t.Errorf("%s %s over %s", name, version, a.session.Transport())
 		}
@@ -82,9 +80,7 @@ func TestOpenDiff(t *testing.T) {
 		"failed":     {companion.Outcome{Failed: true}, "isError: " + blocking.ErrUndecided.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := start(t)
-				a := f.connect("claude-code")
+			withClaude(t, func(t *testing.T, f *fixture, a *agent) {
 				id := a.openDiff("/project/a <&>", "new\n", "tab")
 				if p := receive(t, f.backend.proposed); p != (companion.Proposal{Path: "/project/a <&>", Text: "new\n", Hidden: true}) {
 					t.Errorf("the proposal is %+v", p)
@@ -108,8 +104,7 @@ func TestOpenDiff(t *testing.T) {
 
 // A call that opens no diff has an answer, too.
 func TestOpenDiffFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := start(t)
+	inBubble(t, func(t *testing.T, f *fixture) {
 		f.backend.propose = func(companion.Proposal) error { return errors.New("it cannot be shown") }
 		a := f.connect("claude-code")
 		a.want(a.openDiff("/project/a", "a", "tab"), "isError: it cannot be shown")
@@ -145,8 +140,7 @@ func TestWithdrawn(t *testing.T) {
 		"without arguments": {toolCloseAll, `null`, "CLOSED_0_DIFF_TABS", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := start(t)
+			inBubble(t, func(t *testing.T, f *fixture) {
 				a, other := f.connect("claude-code"), f.connect("claude-code")
 				ids := make(map[string]int)
 				for _, tab := range []string{"1", "2"} {
@@ -170,8 +164,7 @@ func TestWithdrawn(t *testing.T) {
 // Calls take effect in the order in which the agent sent them, even if it does not wait
 // for the answers and a diff takes time to open.
 func TestOrderOfCalls(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := start(t)
+	inBubble(t, func(t *testing.T, f *fixture) {
 		opening, shown := make(chan bool, 10), make(chan bool)
 		f.backend.propose = func(companion.Proposal) error { opening <- true; <-shown; return nil }
 		a := f.connect("claude-code")
@@ -201,9 +194,7 @@ func TestOrderOfCalls(t *testing.T) {
 
 // Diffs with one tab name, and even with one text, are different calls.
 func TestSameTab(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := start(t)
-		a := f.connect("claude-code")
+	withClaude(t, func(t *testing.T, f *fixture, a *agent) {
 		var ids []int
 		for _, path := range []string{"/project/a", "/project/b", "/project/b"} {
 			ids = append(ids, a.openDiff(path, "x", "tab"))
@@ -222,9 +213,7 @@ func TestSameTab(t *testing.T) {
 
 // A canceled call closes its diff, and no other.
 func TestCanceled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := start(t)
-		a := f.connect("claude-code")
+	withClaude(t, func(t *testing.T, f *fixture, a *agent) {
 		id := a.show("/project/a", "x", "tab")
 		other := a.show("/project/b", "x", "tab")
 		a.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
@@ -240,9 +229,7 @@ func TestCanceled(t *testing.T) {
 // When an agent ends, its diffs stay for the user, and accepts that it did not receive
 // are reported.
 func TestAgentEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := start(t)
-		a := f.connect("claude-code")
+	withClaude(t, func(t *testing.T, f *fixture, a *agent) {
 		a.show("/project/a", "x", "tab")
 		a.show("/project/b", "x", "tab")
 		a.ws.CloseNow()
