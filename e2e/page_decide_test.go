@@ -62,6 +62,28 @@ func TestPageSaysWhatBecameOfChanges(t *testing.T) {
 		shows("#none", "To see or restore a change: pollux journal"))
 }
 
+// The end of an agent was said twice, and its discarded text was called rejected.
+func TestPageSaysAgentEndedOnce(t *testing.T) {
+	ended := change("b")
+	ended.State = editor.StateOrphaned
+	s := newStage(t, change("a"), ended)
+	s.page(shows("#path", "a.txt"), shows(".tags", "agent ended"))
+	s.tell(editor.MethodMessage, editor.Message{Level: "warning", Diff: "b", Text: "CLI 1, which proposed the change to b.txt, has ended."})
+	s.page(warnings(1), chromedp.Click(`//button[contains(., "b.txt")]`), shows("#orphaned", "has ended"), warnings(0))
+	s.settle()
+	s.page(chromedp.KeyEvent("r"), shows(".message.info", "The text for b.txt was discarded."))
+}
+
+// Side by side, Undo looked like a word between the texts, a little above its hunk.
+func TestPageUndoIsAButton(t *testing.T) {
+	s := newStage(t, threeHunks("a"))
+	s.page(shows(".revert", "Undo"), isTrue(`(() => {
+		const lines = document.querySelectorAll(".cm-merge-b .cm-changedLine"), buttons = document.querySelectorAll(".revert")
+		const middle = (e) => (r => r.top + r.height / 2)(e.getBoundingClientRect())
+		return buttons.length === 3 && [...buttons].every((b, i) => Math.abs(middle(b) - middle(lines[i])) < 2 && getComputedStyle(b).borderStyle === "solid")
+	})()`))
+}
+
 // Ctrl+Enter pressed twice, or held until the keyboard repeats it, accepted the
 // next file too.
 func TestPageKeyTwiceOrHeld(t *testing.T) {
@@ -190,7 +212,7 @@ func TestPageOrphanJustAppeared(t *testing.T) {
 func TestPageConflict(t *testing.T) {
 	s := newStage(t, change("a"))
 	s.script(func(_, _ string) any {
-		return editor.DiffAcceptResult{Status: editor.StatusConflict, Message: "a.txt has changed. Accept again to overwrite it.", Disk: "on disk\n", Version: "v2"}
+		return editor.DiffAcceptResult{Status: editor.StatusConflict, Message: "a.txt has changed on disk since the change was proposed.", Disk: "on disk\n", Version: "v2"}
 	})
 	s.page(shows("#path", "a.txt"))
 	s.settle()
@@ -200,7 +222,7 @@ func TestPageConflict(t *testing.T) {
 	s.press("#overwrite", 1)
 	s.page(shows("#hint", tooEarly))
 	shown, err := chromedp.Run(s.ctx, chromedp.Evaluate[string](`document.querySelector("#conflict-text").innerText`))
-	if err != nil || shown != "a.txt has changed on disk since the change was proposed, so it was not written. Compare the change with the file as it is now, or overwrite the file." {
+	if err != nil || shown != "a.txt has changed on disk since the change was proposed. It was not written. Compare the change with the file as it is now, or overwrite the file." {
 		t.Errorf("the page says %q, %v", shown, err)
 	}
 	s.page(chromedp.Click(chromedp.CSS("#compare")), shows(".cm-merge-a", "on disk"))

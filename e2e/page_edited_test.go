@@ -14,6 +14,9 @@ import (
 // yourLines lists the lines that the page marks as the user's.
 const yourLines = `JSON.stringify([...document.querySelectorAll(".yours.cm-line")].map(e => e.textContent))`
 
+// yourWords lists the texts that the page marks as the user's.
+const yourWords = `JSON.stringify([...document.querySelectorAll(".your-text")].map(e => e.textContent))`
+
 // unseen waits until the user can see no such element.
 func unseen(selector string) chromedp.Action[chromedp.Void] {
 	return isTrue(`![...document.querySelectorAll(` + quote(selector) + `)].some(e => e.checkVisibility())`)
@@ -26,11 +29,17 @@ func TestPageMarksYourEdits(t *testing.T) {
 	d.Proposed = "one\nTWO\nTWO AND A HALF\nthree\nFOUR\n"
 	s := newStage(t, d)
 	marked := func(lines string) chromedp.Action[chromedp.Void] { return isTrue(yourLines + " === " + quote(lines)) }
+	// The agent's words in such a line are not the user's.
+	words := func(texts string) chromedp.Action[chromedp.Void] { return isTrue(yourWords + " === " + quote(texts)) }
 	s.page(shows("#position", "hunk 1 of 2"), marked("[]"), unseen("#yours"))
 	s.settle()
-	s.page(edit, chromedp.KeyEvent("mine "), marked(`["mine TWO"]`), shows("#captions", "your edits"))
+	s.page(edit, chromedp.KeyEvent("mine "), marked(`["mine TWO"]`), words(`["mine "]`), shows("#captions", "your edits"))
 	s.page(chromedp.KeyEvent(kb.End), chromedp.KeyEvent("!"), marked(`["mine TWO!"]`))
-	s.page(chromedp.KeyEvent(kb.Escape), chromedp.KeyEvent("v"), shows(".cm-deletedChunk", "two"), marked(`["mine TWO!"]`))
+	s.page(chromedp.KeyEvent(kb.Escape), chromedp.KeyEvent("v"), shows(".cm-deletedChunk", "two"), marked(`["mine TWO!"]`), words(`["mine ","!"]`))
+	apart := func(selector string) string {
+		return `getComputedStyle(document.querySelector(".yours ` + selector + `")).backgroundColor`
+	}
+	s.page(isTrue(apart(".your-text") + " !== " + apart(".cm-changedText:not(.your-text *)")))
 	for _, colours := range []string{"light", "dark"} {
 		s.page(theme(colours))
 		bad, err := chromedp.Run(s.ctx, chromedp.Evaluate[[]string](contrasts))
@@ -79,6 +88,8 @@ func TestPageNewFileIsMarkedOnce(t *testing.T) {
 	s.page(shows(".tags", "new file"), shows(".cm-insertedLine", "one"))
 	s.page(isTrue(`[...document.querySelectorAll(".cm-changedText")].every(e => getComputedStyle(e).backgroundColor === "rgba(0, 0, 0, 0)")`))
 	s.page(unseen(".cm-chunkButtons button"), shows("#accept", "Accept"))
+	// A button and a key did nothing that the user could see.
+	s.page(unseen("#mode"), chromedp.KeyEvent("v"), shows("#hint", "There is no text on disk"))
 }
 
 // The page promised the changes of an agent that asks only in its own terminal.

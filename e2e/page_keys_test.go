@@ -49,9 +49,9 @@ func TestPageSingleKeys(t *testing.T) {
 			s.page(chromedp.KeyEvent("u"), shows(".cm-line", "one"), shows("#position", "hunk 1 of 2"), shows(".current-hunk", "TWO"),
 				chromedp.KeyEvent("a"), shows("#position", "hunk 1 of 3"), shows(".current-hunk", "ONE"),
 				chromedp.KeyEvent("a"), shows("#hint", "The text here is as proposed."))
-			// Keep decides nothing, and the other view shows the same.
-			s.page(chromedp.KeyEvent("n"), chromedp.KeyEvent("s"), shows("#kept", "Not decided yet: press Accept."), shows("#position", "2 hunks"),
-				chromedp.KeyEvent("v"), shows("#kept", "Not decided yet"), shows("#position", "2 hunks"))
+			// Keep decides nothing, and goes on. The other view shows the same.
+			s.page(chromedp.KeyEvent("n"), chromedp.KeyEvent("s"), shows("#kept", "Not decided yet: press Accept."), shows("#position", "hunk 2 of 2"), shows(".current-hunk", "THREE"),
+				chromedp.KeyEvent("v"), shows("#kept", "Not decided yet"), shows("#position", "hunk 2 of 2"))
 			// Edit the text, and leave it.
 			s.page(chromedp.KeyEvent("p"), shows("#position", "hunk 1 of 2"), edit, chromedp.KeyEvent("mine y"), shows(".tags", "edited"), chromedp.KeyEvent(kb.Escape), chromedp.KeyEvent("n"))
 			s.page(shows("#position", "hunk 2 of 2"), chromedp.KeyEvent("u"), shows("#position", "hunk 1 of 1"))
@@ -67,6 +67,22 @@ func TestPageSingleKeys(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A user who walked through the page with Tab wrote tabs into the file.
+func TestPageTabPassesText(t *testing.T) {
+	s := newStage(t, change("a"))
+	focus := func(selector string) chromedp.Action[chromedp.Void] {
+		return isTrue(`document.activeElement.matches(` + quote(selector) + `)`)
+	}
+	s.page(shows("#path", "a.txt"), focus("#view"))
+	for _, next := range []string{".cm-merge-a *", ".revert", ".cm-merge-b *"} {
+		s.page(chromedp.KeyEvent(kb.Tab), focus(next))
+	}
+	s.page(chromedp.KeyEvent(kb.Tab), focus("body"), unseen(".tags .edited"))
+	// A text that is edited gets tabs.
+	s.settle()
+	s.page(chromedp.Evaluate[chromedp.Void](`document.querySelector("#view").focus()`), edit, focus(".cm-merge-b *"), chromedp.KeyEvent(kb.Tab), shows(".tags", "edited"), focus(".cm-merge-b *"))
 }
 
 // A key that edits follows the same rule as one that decides.

@@ -88,7 +88,7 @@ func TestPageContrast(t *testing.T) {
 			check("keys")
 			s.page(chromedp.KeyEvent(kb.F1), gone("#keys[open]"), unsettled)
 			s.script(func(_, _ string) any {
-				return editor.DiffAcceptResult{Status: editor.StatusConflict, Disk: "on disk\n", Version: "v2"}
+				return editor.DiffAcceptResult{Status: editor.StatusConflict, Message: "It has changed on disk.", Disk: "on disk\n", Version: "v2"}
 			})
 			s.settle()
 			s.ctrlEnter()
@@ -166,7 +166,7 @@ func TestPageRelativePaths(t *testing.T) {
 	s.page(chromedp.Reload(), shows("#path", "sub/dir/a.txt"))
 	text := func(selector, want string) {
 		t.Helper()
-		s.page(isTrue(fmt.Sprintf(`document.querySelector(%s).textContent.replace("\u200e", "") === %s`, quote(selector), quote(want))))
+		s.page(isTrue(fmt.Sprintf(`document.querySelector(%s).textContent.replaceAll("\u200e", "") === %s`, quote(selector), quote(want))))
 	}
 	text(`[data-id="a"] .where`, "sub/dir")
 	text(`[data-id="b"] .where`, "/home/project-2")

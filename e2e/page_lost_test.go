@@ -114,7 +114,7 @@ func TestPageTypedBeforeConflict(t *testing.T) {
 		return false
 	})
 	s.script(func(_, _ string) any {
-		return editor.DiffAcceptResult{Status: editor.StatusConflict, Disk: "on disk\n", Version: "v2"}
+		return editor.DiffAcceptResult{Status: editor.StatusConflict, Message: "a.txt has changed on disk since the change was proposed.", Disk: "on disk\n", Version: "v2"}
 	})
 	s.page(shows("#path", "a.txt"))
 	s.settle()

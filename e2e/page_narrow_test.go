@@ -27,6 +27,19 @@ const misplaced = `(() => {
 	const view = document.querySelector("#view")
 	if (view.scrollWidth > view.clientWidth) bad.push("the text is " + view.scrollWidth + " px wide in " + view.clientWidth)
 	for (const b of document.querySelectorAll(".cm-chunkButtons button")) inside(b, b.closest(".cm-deletedChunk").getBoundingClientRect())
+	const path = document.getElementById("path")
+	if (path.checkVisibility()) {
+		const end = document.createRange(), text = path.firstChild
+		end.setStart(text, text.length - 6)
+		end.setEnd(text, text.length - 1)
+		if (path.getBoundingClientRect().right - end.getBoundingClientRect().right > 5) bad.push("the end of the path is cut: " + path.textContent)
+	}
+	const texts = (selector) => [...document.querySelectorAll(selector)].filter(e => e.checkVisibility()).map(e => e.innerText)
+	for (const text of texts("#bar button")) if (texts(".cm-chunkButtons button").includes(text)) bad.push("two actions are called " + text)
+	for (const e of document.querySelectorAll(".tags")) {
+		const name = e.parentElement.querySelector(".name")
+		if (e.textContent && innerWidth >= 450 && name.scrollWidth > name.clientWidth && e.getBoundingClientRect().top < name.getBoundingClientRect().bottom) bad.push(name.textContent + " is cut to show " + e.textContent)
+	}
 	if (innerWidth >= 450) return bad
 	const tops = new Set()
 	for (const e of document.querySelectorAll("button, select, summary, .cm-collapsedLines")) {
@@ -43,7 +56,7 @@ const misplaced = `(() => {
 func TestPageNarrow(t *testing.T) {
 	t.Parallel()
 	big := change("big")
-	big.Path, big.Agent = "/project/internal/parse/a_file_with_a_long_name.go", "Gemini CLI"
+	big.Path, big.Agent = "/project/internal/parse/a_file_with_a_rather_long_name_test.go", "Gemini CLI"
 	var before, after strings.Builder
 	for i := range 400 {
 		line := fmt.Sprintf("\tcase %d: return number(%d, \"%s\")\n", i, i, strings.Repeat("long", 30))
@@ -110,14 +123,16 @@ func TestPageNarrow(t *testing.T) {
 			state("gone", "deleted", "deleted")
 			state("new", "new", "new file")
 			state("ended", "ended", "agent ended")
-			s.page(shows("#reject", "Keep"))
+			s.page(shows("#reject", "Keep file"))
 			s.settle()
 			fits("outside")
+			s.page(chromedp.Click("#outside summary"), chromedp.Click(`//button[contains(., "gone.txt (deleted)")]`),
+				isTrue(fmt.Sprintf(`document.querySelector("#outside").open === %t`, width >= 450)))
 			s.page(chromedp.Click(chromedp.CSS(`[data-id="ended"]`)), shows("#reject", "Discard"))
 			s.settle()
 			fits("ended")
 			s.script(func(_, _ string) any {
-				return editor.DiffAcceptResult{Status: editor.StatusConflict, Disk: "on disk\n", Version: "v2"}
+				return editor.DiffAcceptResult{Status: editor.StatusConflict, Message: "It has changed on disk.", Disk: "on disk\n", Version: "v2"}
 			})
 			s.page(chromedp.Click(chromedp.CSS(`[data-id="new"]`)), shows("#path", "new.txt"))
 			s.settle()
@@ -128,6 +143,13 @@ func TestPageNarrow(t *testing.T) {
 			fits("conflict")
 			s.page(chromedp.Click(chromedp.CSS("#help")), shows("#keys[open]", "undo the hunk"), shows("#theme", ""))
 			fits("keys")
+			s.page(chromedp.Click(chromedp.CSS("#keys-close")))
+			for _, d := range []editor.Diff{ended, outside, gone, created, big} {
+				s.tell(editor.MethodDiffClose, editor.DiffClose{ID: d.ID, Reason: editor.ReasonRejected})
+			}
+			// The messages of the corner covered the page.
+			s.page(shows("#none", "a_file_with_a_rather_long_name_test.go was rejected"), isTrue(`document.querySelectorAll("#toasts .message").length === 3`))
+			fits("history")
 		})
 	}
 }

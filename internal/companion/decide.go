@@ -58,13 +58,16 @@ func (c *Companion) check(a editor.DiffAccept, ev *event) (d *diff, now file, re
 
 // conflict returns the answer to a decision on a file that has changed.
 func (d *diff) conflict(now file, proposed string) editor.DiffAcceptResult {
-	since := "proposed"
+	since, happened := "proposed", "has changed on disk"
 	if d.viewer != nil {
 		since = "shown"
 	}
+	if !now.exists {
+		happened = "was deleted"
+	}
 	return editor.DiffAcceptResult{
 		Status: editor.StatusConflict, Version: now.version, Disk: d.rules.Shown(now.text, proposed),
-		Message: fmt.Sprintf("%s has changed on disk since the change was %s.", filepath.Base(d.path()), since),
+		Message: fmt.Sprintf("%s %s since the change was %s.", filepath.Base(d.path()), happened, since),
 	}
 }
 

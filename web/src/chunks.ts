@@ -39,7 +39,7 @@ function build(a: Text, b: Text): readonly Chunk[] {
 }
 
 // marks returns what has changed inside a chunk.
-function marks(a: string, b: string): readonly Change[] {
+export function marks(a: string, b: string): readonly Change[] {
   if (!a || !b || a.length + b.length > maxMarked) return [new Change(0, a.length, 0, b.length)];
   return presentableDiff(a, b, wordConfig);
 }

@@ -145,7 +145,7 @@ const client = new Client({
     const name = base(item.diff.path);
     const said: Record<string, string> = {
       accepted: `${name} was written with the accepted text.`,
-      rejected: `The change to ${name} was rejected.`,
+      rejected: item.diff.state === "orphaned" ? `The text for ${name} was discarded.` : `The change to ${name} was rejected.`,
       closed: `The change to ${name} was answered in the terminal.`,
       superseded: `The change to ${name} was replaced by a newer one.`,
       saved: `${name} was saved.`,
@@ -306,17 +306,28 @@ addEventListener("pagehide", () => {
   }
 });
 
-function unified(): boolean {
-  return narrow.matches || unifiedWanted || !(current?.diff.exists ?? true);
+// alone returns why there is no view side by side, or nothing.
+function alone(): string {
+  if (current && !current.diff.exists) return "There is no text on disk to show beside this one.";
+  return narrow.matches ? "This window is too narrow to show the texts side by side." : "";
 }
+
+const unified = () => unifiedWanted || alone() !== "";
 
 function show(item: Item | undefined, focus: boolean) {
   current = item;
   $("conflict").hidden = true;
   draw(focus);
   settling.restart();
-  if (item) document.querySelector(`[data-id="${item.diff.id}"]`)?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  if (item?.diff.state === "orphaned") dropMessages("diff", item.diff.id); // the page says it above the text
+  reveal();
 }
+
+// reveal scrolls the list to the current diff.
+function reveal() {
+  if (current) document.querySelector(`[data-id="${current.diff.id}"]`)?.scrollIntoView({ block: "nearest", inline: "nearest" });
+}
+addEventListener("resize", reveal);
 
 // draw creates the view of the current diff. The cursor stays where it was.
 function draw(focus: boolean) {
@@ -345,12 +356,12 @@ function draw(focus: boolean) {
   if (focus) $("view").focus({ preventScroll: true }); // not the text: a key that was meant for something else must not edit it
 }
 
-// folder returns the text for a file's folder, empty for that of the workspace. It is
-// written from right to left, so that its start is cut; the mark keeps its parts in order.
-function folder(path: string): string {
-  const text = dir(relative(path));
-  return text && `\u200e${text}`;
-}
+// inOrder returns a text for an element that is written from right to left, so that the start
+// of its text is cut. The marks keep the parts in order.
+const inOrder = (text: string) => text && `\u200e${text}\u200e`;
+
+// folder returns the text for a file's folder, empty for that of the workspace.
+const folder = (path: string) => inOrder(dir(relative(path)));
 
 // label shows the folder of a diff again.
 function label(diff: Diff) {
@@ -397,7 +408,7 @@ function render() {
   const there = current?.diff.state === "outside";
   const orphaned = current?.diff.state === "orphaned";
   $("accept").firstElementChild!.textContent = orphaned || there ? "Save to file" : "Accept";
-  $("reject").firstElementChild!.textContent = there ? "Keep" : orphaned ? "Discard" : "Reject";
+  $("reject").firstElementChild!.textContent = there ? "Keep file" : orphaned ? "Discard" : "Reject";
   $("there").hidden = !there;
   const accepted = current?.diff.state === "accepted";
   const fixed = accepted ? undefined : current?.diff.readOnly;
@@ -412,17 +423,18 @@ function render() {
   $("view").classList.toggle("new-file", Boolean(current && !current.diff.exists));
   $("kept").hidden = accepted || current?.original === undefined;
   $("kept-text").textContent = `Not decided yet: press ${orphaned || there ? "Save to file" : "Accept"}. Changes that you kept are hidden.`;
-  $("path").textContent = current ? (roots.length ? relative(current.diff.path) : base(current.diff.path)) : "";
+  $("path").textContent = current ? inOrder(roots.length ? relative(current.diff.path) : base(current.diff.path)) : "";
   const { at, of } = view?.position() ?? { at: 0, of: 0 };
   $("position").textContent = !of ? "no difference" : at ? `hunk ${at} of ${of}` : count(of, "hunk");
   $("caption-old").textContent = there ? "Before" : current?.diff.exists ? "On disk" : "New file";
   $("caption-old").hidden = unified();
   $("yours").hidden = !current || current.text === toLF(current.diff.proposed, current.crlf);
-  $("caption-text").textContent = there ? "Now: click it, or press e, to edit" : accepted ? "Accepted text" : fixed ? "Proposed text, read-only" : "Proposed text: click it, or press e, to edit";
+  $("caption-text").textContent = there ? "Text on disk now: click it, or press e, to edit" : accepted ? "Accepted text" : fixed ? "Proposed text, read-only" : "Proposed text: click it, or press e, to edit";
   $("what").title = current ? current.diff.path : "";
   $("from").textContent = !current ? "" : there ? agentName(current.diff) : `from ${agentName(current.diff)}`;
   $("from").title = current ? current.diff.client : "";
   $("mode").setAttribute("aria-pressed", String(unified()));
+  $("mode").hidden = alone() !== "";
   // Not disabled: the button must keep the focus.
   const off = !online || !current || accepted || current.deciding || !settling.settled();
   for (const id of ["accept", "reject", "overwrite"]) $(id).setAttribute("aria-disabled", String(off));
@@ -541,7 +553,10 @@ function renderOutside() {
   $("outside-files").replaceChildren(...outside.files.map(({ path, change, notice }) => {
     const b = element("button", `${roots.length ? relative(path) : path} (${notice ? `${change}; it cannot be shown: ${notice}` : change})`) as HTMLButtonElement;
     b.disabled = Boolean(notice);
-    b.onclick = () => ask("outside/open", { path });
+    b.onclick = () => {
+      if (phone.matches) box.open = false; // the change needs the room
+      ask("outside/open", { path });
+    };
     return b;
   }));
 }
@@ -604,7 +619,7 @@ let hintTimer = 0;
 
 function askConflict(item: Item, res: AcceptResult) {
   item.stale = true;
-  const text = `${base(item.diff.path)} has changed on disk since the change was proposed, so it was not written. Compare the change with the file as it is now, or overwrite the file.`;
+  const text = `${res.message} It was not written. Compare the change with the file as it is now, or overwrite the file.`;
   if (current !== item) {
     message("warning", text, { path: item.diff.path });
     return;
@@ -623,6 +638,9 @@ function askConflict(item: Item, res: AcceptResult) {
   $("compare").focus();
   say(text);
 }
+
+// The corner has room for mostToasts messages.
+const mostToasts = 3;
 
 // messageDelays is how long messages stay, in milliseconds, unless they are about a diff or
 // hold a text to copy.
@@ -655,6 +673,7 @@ function message(level: string, text: string, { path, diff, more, dismissed }: M
   p.append(close);
   if (!more && !diff) setTimeout(() => p.remove(), messageDelays[level] ?? messageDelays.error);
   $(level === "info" ? "toasts" : "messages").append(p);
+  if ($("toasts").children.length > mostToasts) $("toasts").firstElementChild!.remove();
 }
 
 function element(tag: string, text: string): HTMLElement {
@@ -715,6 +734,8 @@ function other(step: number) {
 }
 
 function toggleMode() {
+  hint(alone());
+  if (alone()) return;
   unifiedWanted = !unifiedWanted;
   localStorage.setItem("pollux-unified", unifiedWanted ? "1" : "0");
   draw(true);
@@ -822,7 +843,7 @@ function place() {
   const settings = [$("notify"), $("theme")];
   if (phone.matches) $("options").append(...settings);
   else $("help").before(...settings);
-  $("help").textContent = phone.matches ? "More" : "Keys";
+  $("help").textContent = $("keys-title").textContent = phone.matches ? "More" : "Keys";
 }
 phone.addEventListener("change", place);
 place();

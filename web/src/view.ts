@@ -3,12 +3,12 @@
 
 import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
 import { bracketMatching, HighlightStyle, syntaxHighlighting } from "@codemirror/language";
-import { acceptChunk, type Chunk, getChunks, getOriginalDoc, goToNextChunk, goToPreviousChunk, MergeView, unifiedMergeView } from "@codemirror/merge";
+import { acceptChunk, type Change, type Chunk, getChunks, getOriginalDoc, goToNextChunk, goToPreviousChunk, MergeView, unifiedMergeView } from "@codemirror/merge";
 import { highlightSelectionMatches, search, searchKeymap } from "@codemirror/search";
 import { Compartment, EditorState, type Extension, type Range, type Text } from "@codemirror/state";
 import { Decoration, type DecorationSet, drawSelection, EditorView, highlightActiveLine, highlightSpecialChars, keymap, lineNumbers, ViewPlugin, type ViewUpdate } from "@codemirror/view";
 import { tags as t } from "@lezer/highlight";
-import { useLineHunks } from "./chunks";
+import { marks as changesIn, useLineHunks } from "./chunks";
 import { language } from "./language";
 import { type Hunk, hunksBetween } from "./lines";
 
@@ -23,6 +23,20 @@ const colours = HighlightStyle.define([
 ]);
 
 useLineHunks();
+
+// tabbed is set while the focus moves because of Tab. A user who only passes through a text
+// with it must not write tabs into the file: see tabsPass.
+let tabbed = false;
+addEventListener("keydown", (e) => tabbed = e.key === "Tab", { capture: true });
+addEventListener("pointerdown", () => tabbed = false, { capture: true });
+
+// tabsPass lets Tab move on from a text that the focus entered with it, until it is edited.
+const tabsPass: Extension = [
+  EditorView.domEventHandlers({ focus: (_, view) => view.setTabFocusMode(tabbed) }),
+  EditorView.updateListener.of((u) => {
+    if (u.docChanged) u.view.setTabFocusMode(false);
+  }),
+];
 
 // hunkAt returns the hunk at the cursor.
 function hunkAt(state: EditorState): Chunk | undefined {
@@ -52,24 +66,44 @@ function marks(view: EditorView) {
   return Decoration.set(lines);
 }
 
-// yours marks the lines of hunks that the user has changed since the agent proposed them.
+// yours marks what the user has changed in hunks since the agent proposed them: the lines,
+// and in them the text that the agent did not write.
 const yourLine = Decoration.line({ class: "yours", attributes: { title: "Your edit" } });
+const yourText = Decoration.mark({ class: "your-text" });
 
 function yours(proposed: string): Extension {
   const lines = proposed.split("\n");
   let doc: Text | undefined, hunks: Hunk[] = [];
+  const texts = new Map<Hunk, readonly Change[]>();
+  const textsIn = (h: Hunk, from: number, text: Text) => {
+    let changes = texts.get(h);
+    if (!changes) {
+      const old = lines.slice(h.old, h.oldEnd).join("\n");
+      texts.set(h, changes = changesIn(old, text.sliceString(from, text.line(h.newEnd).to)));
+    }
+    return changes;
+  };
   const find = ({ state, viewport }: EditorView): DecorationSet => {
-    if (doc !== state.doc) hunks = hunksBetween(lines, (doc = state.doc).toJSON());
+    if (doc !== state.doc) {
+      hunks = hunksBetween(lines, (doc = state.doc).toJSON());
+      texts.clear();
+    }
     const chunks = getChunks(state)?.chunks ?? [];
     const first = state.doc.lineAt(viewport.from).number, last = state.doc.lineAt(viewport.to).number;
     const found: Range<Decoration>[] = [];
     for (const h of hunks) {
       for (let n = Math.max(h.new + 1, first); n <= Math.min(h.newEnd, last); n++) {
-        const { from } = state.doc.line(n);
-        if (chunks.some((c) => c.fromB <= from && from <= c.endB)) found.push(yourLine.range(from));
+        const { from, to } = state.doc.line(n);
+        if (!chunks.some((c) => c.fromB <= from && from <= c.endB)) continue;
+        found.push(yourLine.range(from));
+        const start = state.doc.line(h.new + 1).from;
+        for (const c of textsIn(h, start, state.doc)) {
+          const [a, b] = [Math.max(start + c.fromB, from), Math.min(start + c.toB, to)];
+          if (a < b) found.push(yourText.range(a, b));
+        }
       }
     }
-    return Decoration.set(found);
+    return Decoration.set(found, true);
   };
   return ViewPlugin.define((view) => ({
     lines: find(view),
@@ -131,7 +165,7 @@ export class DiffView {
       keymap.of([...searchKeymap]),
     ];
     const editable: Extension[] = [
-      ...common, this.writing.of(EditorState.readOnly.of(options.readOnly)), history(), highlightActiveLine(), currentHunk, yours(options.proposed),
+      ...common, this.writing.of(EditorState.readOnly.of(options.readOnly)), history(), highlightActiveLine(), currentHunk, yours(options.proposed), tabsPass,
       EditorView.clipboardInputFilter.of((text) => text.replaceAll(/\r\n?/g, "\n")),
       keymap.of([...defaultKeymap, ...historyKeymap, indentWithTab, { key: "Escape", run: () => (options.left(), true) }]),
       EditorView.contentAttributes.of({ "aria-label": `Proposed text of ${options.path}, ${options.readOnly ? "read-only" : "editable"}` }),
@@ -258,8 +292,8 @@ export class DiffView {
     return true;
   }
 
-  // keep hides the marks of the hunk at the cursor: the original text becomes equal. It
-  // reports whether there is one.
+  // keep hides the marks of the hunk at the cursor: the original text becomes equal. It goes
+  // on to the next hunk, and reports whether there is one at the cursor.
   keep(): boolean {
     const hunk = hunkAt(this.editor.state);
     if (!hunk) return false;
@@ -269,6 +303,7 @@ export class DiffView {
     } else {
       acceptChunk(this.editor);
     }
+    this.goOn();
     this.options.kept(this.original().toString());
     return true;
   }
