@@ -203,7 +203,7 @@ func TestMode(t *testing.T) {
 		{name: "no sandbox", agent: "codex", args: []string{"--dangerously-bypass-approvals-and-sandbox"}, want: "--dangerously-bypass"},
 	} {
 		t.Run(tt.agent+"/"+tt.name, func(t *testing.T) {
-			home := systest.RealDir(t)
+			home := systest.Dir(t)
 			project := filepath.Join(home, "project")
 			for _, key := range []string{
 				"CLAUDE_CONFIG_DIR", "XDG_CONFIG_HOME", "COPILOT_HOME", "COPILOT_ALLOW_ALL", "CODEX_HOME",

@@ -22,7 +22,7 @@ import (
 // newConfig returns the configuration of a companion with its own project.
 func newConfig(t *testing.T) Config {
 	t.Helper()
-	root := systest.RealDir(t)
+	root := systest.Dir(t)
 	sockets, err := disk.ShortTempDir("px")
 	if err != nil {
 		t.Fatal(err)

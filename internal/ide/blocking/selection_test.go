@@ -82,7 +82,7 @@ func TestNewSelection(t *testing.T) {
 
 // The place of a file counts, not the path that leads there.
 func TestSelectionAndLinks(t *testing.T) {
-	dir := systest.RealDir(t)
+	dir := systest.Dir(t)
 	root := filepath.Join(dir, "project")
 	inside, outside := filepath.Join(root, "a"), filepath.Join(dir, "outside")
 	for _, path := range []string{inside, outside} {

@@ -28,7 +28,7 @@ func (h *host) Notes() []string                                     { return nil
 // With a real companion: an edited accept, a review that ends in the terminal, and a
 // view that leaves. The agent receives the rejection before its session ends.
 func TestWithCompanion(t *testing.T) {
-	root := systest.RealDir(t)
+	root := systest.Dir(t)
 	path := filepath.Join(root, "a.txt")
 	systest.WriteFile(t, path, "old\r\n")
 	h := &host{}

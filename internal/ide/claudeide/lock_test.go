@@ -104,7 +104,7 @@ func TestInSpelling(t *testing.T) {
 }
 
 func TestLockFile(t *testing.T) {
-	dir := systest.RealDir(t)
+	dir := systest.Dir(t)
 	project := filepath.Join(dir, "project")
 	if err := os.Mkdir(project, 0o700); err != nil {
 		t.Fatal(err)

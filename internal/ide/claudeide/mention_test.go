@@ -19,7 +19,7 @@ import (
 // The lines of a mention count from 0, and opencode shows them as they are. It arrives
 // when the agent is ready for it.
 func TestMention(t *testing.T) {
-	root := systest.RealDir(t)
+	root := systest.Dir(t)
 	file := filepath.Join(root, "a.txt")
 	path, _ := json.Marshal(file)
 	for _, tt := range []struct {

@@ -236,7 +236,7 @@ func receive[T any](t *testing.T, c <-chan T) T {
 // project returns a directory with files, as a real path.
 func project(t *testing.T, names ...string) string {
 	t.Helper()
-	dir := systest.RealDir(t)
+	dir := systest.Dir(t)
 	for _, name := range names {
 		systest.WriteFile(t, filepath.Join(dir, name), "x\n")
 	}

@@ -49,7 +49,7 @@ func only(t *testing.T, dir string) Found {
 
 func TestLock(t *testing.T) {
 	cfg := config(t, newBackend())
-	actual := systest.RealDir(t)
+	actual := systest.Dir(t)
 	project := systest.Abs("/project")
 	s := publish(t, cfg, nil, project, systest.Alias(t, actual))
 	l := only(t, cfg.Dir)

@@ -11,7 +11,7 @@ import (
 )
 
 func TestPrompt(t *testing.T) {
-	root := systest.RealDir(t)
+	root := systest.Dir(t)
 	// at returns a mention. On Windows a path is in quotes, elsewhere it is escaped.
 	at := func(path, escaped string) string {
 		if runtime.GOOS == "windows" {

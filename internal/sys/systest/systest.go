@@ -51,27 +51,6 @@ func Alias(t testing.TB, dir string) string {
 	return strings.ToUpper(dir)
 }
 
-// RealDir returns a temporary directory. No part of its path is a link.
-func RealDir(t testing.TB) string {
-	t.Helper()
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
-
-// WriteFile writes a private file, and makes its directory if that is missing.
-func WriteFile(t testing.TB, path, text string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // SetTemp makes dir the temporary directory, for Go and for Node, on each system.
 func SetTemp(t testing.TB, dir string) {
 	t.Helper()

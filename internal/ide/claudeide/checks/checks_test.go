@@ -37,7 +37,7 @@ type room struct {
 }
 
 func newRoom(t *testing.T) *room {
-	root := systest.RealDir(t)
+	root := systest.Dir(t)
 	r := &room{t: t, home: filepath.Join(root, "home"), project: filepath.Join(root, "project")}
 	for _, dir := range []string{filepath.Join(r.home, ".claude", "ide"), r.project} {
 		if err := disk.PrivateDir(dir); err != nil {

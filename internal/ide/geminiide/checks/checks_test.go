@@ -362,7 +362,7 @@ func TestQwen(t *testing.T) {
 			}
 			t.Setenv("REMOTE_CONTAINERS", "1") // in another container it would connect to the host
 			t.Setenv("QWEN_CODE_IDE_SERVER_PORT", "")
-			project := systest.RealDir(t)
+			project := systest.Dir(t)
 			s := &site{t: t, project: project, files: filepath.Join(home, ".qwen", "ide"), lock: true}
 			tt.make(s)
 			report := doctor.Examine(t.Context(), doctor.Config{Dir: project}, []doctor.Part{{Checks: []doctor.Check{Qwen}}})
