@@ -43,7 +43,7 @@ func (w *world) acpScript(writes func(project string) []fakemodel.Part, read fun
 	return func(r fakemodel.Request) fakemodel.Reply {
 		switch word := lastLine(r.Prompt); {
 		case strings.HasPrefix(word, "fail "):
-			return fakemodel.Reply{Status: map[string]int{"400": 400, "401": 401}[word[5:]], Message: "scripted error " + word[5:]}
+			return fakemodel.Reply{Status: map[string]int{"400": 400, "401": 401, "429": 429}[word[5:]], Message: "scripted error " + word[5:]}
 		case word == "wait for ever":
 			return fakemodel.Reply{Hang: true}
 		case word == "read it" && r.Step == 0:
@@ -224,6 +224,8 @@ func (w *world) askACP(a acpAgent) {
 	// Errors.
 	c.fails(agent.Request{Prompt: "fail 400"}, agent.BadRequest, "400")
 	c.fails(agent.Request{Prompt: "fail 401"}, agent.Auth, "401")
+	// The agent would try for a minute, or for ever.
+	c.fails(agent.Request{Prompt: "fail 429"}, agent.QuotaMinute, "wait a minute")
 	// It reads, and it does not write.
 	_, events = answer("read it")
 	if r := w.asked1(t, "read it"); len(r.Results) > 0 {

@@ -229,6 +229,8 @@ type (
 		Wait    time.Duration
 		Kind    Kind
 		Message string
+		// Session is the agent's session that it belongs to, or "" if the agent does not say.
+		Session string `json:"-"`
 		// Unsure reports whether the retry may belong to another request.
 		Unsure bool
 	}

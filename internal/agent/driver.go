@@ -88,9 +88,10 @@ type Command struct {
 	Writable, Parents []string
 	// Unlinked names the user's credentials that the process cannot see.
 	Unlinked []string
-	// Log is the path of a file, which does not exist yet, to which the process appends what
-	// it would otherwise write to standard error; "" if it writes there.
-	Log string
+	// Logs is the path of the files to which the process appends what it would otherwise write to
+	// standard error, or a pattern for it as in [path.Match]; "" if it writes there. Only the last
+	// element can have wildcards.
+	Logs string
 }
 
 // Cmd returns the command line that runs a program in dir. It returns an error
@@ -108,7 +109,8 @@ func (c Command) Cmd(p Program, dir string) (*exec.Cmd, error) {
 	return cmd, proc.SetDir(cmd, dir)
 }
 
-// A Monitor reads the standard error of one process. It keeps a limited amount.
+// A Monitor reads the standard error of one process, or one of its logs. It keeps a limited
+// amount.
 type Monitor interface {
 	// Read takes the next piece and returns the signs that it finds.
 	Read(b []byte) Signs
@@ -156,9 +158,9 @@ type Process struct {
 	// Usage reads [PromptResult.Raw]. It returns the model that wrote the most, or
 	// "", and the tokens of all models.
 	Usage func(result json.RawMessage) (model string, tokens Tokens)
-	// Monitor returns a monitor for the process's standard error. It is nil if the agent
-	// announces nothing there.
-	Monitor func(Env) Monitor
+	// Monitor returns a monitor for the process's standard error or, if log is not empty, for the
+	// file of [Command.Logs] with this name. It is nil if the agent announces nothing there.
+	Monitor func(env Env, log string) Monitor
 	// Ended classifies the failure of a [Driver.OneShot] process that has ended, with its last
 	// error message and what it wrote to standard error.
 	Ended func(env Env, exit int, message, stderr string) *Error

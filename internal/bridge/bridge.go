@@ -175,6 +175,7 @@ type call struct {
 	verbatim bool           // see [agent.Request.Verbatim]
 	fellBack bool           // the fallback model wrote the text
 	asked    bool           // an agent's process was reached
+	refused  *agent.Retry   // the last announcement, if nothing has arrived since
 	meta     Meta
 }
 
@@ -360,6 +361,12 @@ func (c *call) request(ctx context.Context, q question) (agent.Result, error) {
 			counted.Add(-1)
 			counted = &c.b.running
 		}
+		switch ev := ev.(type) {
+		case agent.Retry:
+			c.refused = &ev
+		case agent.Text, agent.ToolUse, agent.FellBack:
+			c.refused = nil
+		}
 		c.progress.event(ev)
 		if c.emit != nil {
 			c.emit(ev)
@@ -419,7 +426,12 @@ func (c *call) timedOut() error {
 		text += fmt.Sprintf(", %s of that in the queue", seconds(queued))
 	}
 	names := c.b.cfg.Names
-	return timeoutError(text + fmt.Sprintf(": ask for less, or raise %s (at most %s)", names.Timeout, names.Duration(MaxTimeout)))
+	next := fmt.Sprintf("ask for less, or raise %s (at most %s)", names.Timeout, names.Duration(MaxTimeout))
+	if c.refused != nil {
+		refusal := c.agent.Agent.Error(c.refused.Kind, c.refused.Message)
+		text, next = text+", because "+refusal.What(), refusal.Next()
+	}
+	return timeoutError(text + ": " + next)
 }
 
 type timeoutError string

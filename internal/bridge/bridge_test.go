@@ -253,6 +253,30 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
+// An agent may wait longer than the question may take: for hours, if a quota is used up.
+func TestTimeoutAfterRefusal(t *testing.T) {
+	refusal := agent.Retry{Wait: 5 * time.Second, Kind: agent.QuotaMinute, Message: "limit reached"}
+	for _, test := range []struct {
+		events []agent.Event
+		want   string
+	}{
+		{[]agent.Event{refusal}, "timed out after 120s without an answer, because the model's quota per minute is used up (limit reached): wait a minute, or name another model"},
+		{[]agent.Event{refusal, agent.Text{Text: "as far as"}}, "timed out after 120s without an answer: ask for less"},
+		{[]agent.Event{refusal, agent.ToolUse{Name: "read"}}, "timed out after 120s without an answer: ask for less"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newTestBridge(t, script(func(ctx context.Context, _ agent.Request, emit func(agent.Event)) (agent.Result, error) {
+				for _, ev := range test.events {
+					emit(ev)
+				}
+				return hang(ctx)
+			}), nil)
+			_, err := b.Ask(t.Context(), QueryInput{Prompt: "x"}, nil)
+			wantWords(t, err, test.want)
+		})
+	}
+}
+
 func TestFallback(t *testing.T) {
 	over := &agent.Error{Kind: agent.QuotaDay, Message: "used up"}
 	for _, test := range []struct {

@@ -48,7 +48,7 @@ var phrases = agent.Phrases{
 	{agent.QuotaMinute, lazy.Regexp(`(?i)\brate.?limit|\btoo many requests\b|\b429\b`)},
 	{agent.Auth, lazy.Regexp(`(?i)\bunauthori[sz]ed\b|\bauthentication\b|\b(invalid|incorrect|missing|no)\b[^.\n]{0,20}\bapi.?key\b|\bnot (logged|signed) in\b|\b40[13]\b`)},
 	{agent.Capacity, lazy.Regexp(`(?i)\boverloaded\b|\bservice unavailable\b|\bserver.error\b|\b5\d\d\b`)},
-	{agent.Network, lazy.Regexp(`(?i)\bfetch failed\b|\bENOTFOUND\b|\bECONNREFUSED\b|\bECONNRESET\b|\bETIMEDOUT\b|\bEAI_AGAIN\b|\bunable to connect\b|\bconnection error\b|\bsocket hang up\b|\bself.signed certificate\b`)},
+	{agent.Network, lazy.Regexp(`(?i)\bfetch failed\b|\bENOTFOUND\b|\bECONNREFUSED\b|\bECONNRESET\b|\bETIMEDOUT\b|\bEAI_AGAIN\b|\b(unable to|could not|cannot) connect\b|\bconnection error\b|\bsocket hang up\b|\bself.signed certificate\b`)},
 	{agent.Blocked, lazy.Regexp(`(?i)\bcontent.(filter|policy)|\bdata_inspection_failed\b`)},
 	{agent.BadRequest, lazy.Regexp(`(?i)\bbad request\b|\binvalid.request\b|\b400\b`)},
 }

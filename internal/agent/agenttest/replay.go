@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -146,4 +147,27 @@ func outcome(row *agent.Agent, err error) string {
 		return ""
 	}
 	return row.Warm.Failure(agent.Env{}, refused.Code, refused.Message, nil).Error()
+}
+
+// Retries returns the retries that testdata/retries.log announces, which is a recorded log of the
+// real agent with this name, or what it wrote to standard error. It reads the text in two pieces,
+// and checks that the outcome does not depend on where they meet.
+func Retries(t *testing.T, row *agent.Agent, log string) []agent.Retry {
+	t.Helper()
+	text, err := os.ReadFile("testdata/retries.log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []agent.Retry
+	for cut := range len(text) {
+		monitor := row.Warm.Monitor(agent.Env{}, log)
+		got := append(monitor.Read(text[:cut]).Retries, monitor.Read(text[cut:]).Retries...)
+		if cut == 0 {
+			want = got
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("cut after %d bytes: got %+v, want %+v", cut, got, want)
+		}
+	}
+	return want
 }

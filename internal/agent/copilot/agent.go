@@ -41,7 +41,7 @@ var row = acp.Row(agent.Agent{
 	Finder:       release.Finder(variables.Of),
 	Driver: agent.Driver{
 		ReadTools: readTools, WriteTools: []string{"edit", "delete", "move", "execute"},
-		Warm: &agent.Process{Command: start, Connect: connect, Inputs: inputs, Tool: tool, Failure: failure, Notice: isNotice},
+		Warm: &agent.Process{Command: start, Connect: connect, Inputs: inputs, Tool: tool, Failure: failure, Notice: isNotice, Monitor: newMonitor},
 	},
 	Explainer: agent.Explainer{
 		VarPrefix: "COPILOT_", Account: account, Remedies: release.AllRemedies(), KindOf: kindOf,
@@ -141,9 +141,13 @@ func start(l agent.Launch) (agent.Command, error) {
 	if path := leadsOut(l.Env, l.Dir); path != "" {
 		return agent.Command{}, outside(path)
 	}
+	logs := filepath.Join(l.TempDir, "logs")
 	return agent.Command{
-		Args:     []string{"--acp", "--disable-builtin-mcps", "--no-ask-user", "--no-remote", "--available-tools", strings.Join(readTools, ",")},
+		Args: []string{
+			"--acp", "--disable-builtin-mcps", "--no-ask-user", "--no-remote", "--available-tools", strings.Join(readTools, ","),
+			"--log-dir", logs, "--log-level", "warning",
+		},
 		Env:      childEnv(l.Env, l.Tmp()),
-		Writable: program.OwnDirs(Writable(l.Env)...),
+		Writable: program.OwnDirs(Writable(l.Env)...), Logs: filepath.Join(logs, "*.log"),
 	}, nil
 }

@@ -55,10 +55,10 @@ func (c *conn) Prompt(ctx context.Context, session string, content []agent.Conte
 	result, err := c.Conn.Prompt(ctx, session, content)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var r struct{ Usage acp.Tokens }
-	if err == nil && json.Unmarshal(result.Raw, &r) == nil {
+	var r struct{ Usage *acp.Tokens } // nil if the model was not reached
+	if err == nil && json.Unmarshal(result.Raw, &r) == nil && r.Usage != nil {
 		result.Raw = acp.WithUsage(result.Raw, r.Usage.Sub(c.used[session]))
-		c.used[session] = r.Usage
+		c.used[session] = *r.Usage
 	}
 	if held := c.held[session].Text; err == nil && held != "" && result.StopReason != agent.StoppedCancelled {
 		if held == cancelNotice {
@@ -71,12 +71,16 @@ func (c *conn) Prompt(ctx context.Context, session string, content []agent.Conte
 
 const (
 	errorPrefix  = "Error: "
-	retryNotice  = "Info: Request failed due to a transient API error. Retrying"
 	cancelNotice = "Info: Operation cancelled by user"
 )
 
-// notices matches what Copilot CLI says between the model's words.
-var notices = lazy.Regexp(`^(Info: (Disabled tools|Request failed due to|Operation cancelled by user|Unknown tool name)|Warning: No token count multiplier)`)
+var (
+	// notices matches what Copilot CLI says between the model's words.
+	notices = lazy.Regexp(`^(Info: (Disabled tools|Operation cancelled by user|Unknown tool name)|Warning: No token count multiplier)`)
+	// retryNotice matches "Info: Request failed due to a transient API error. Retrying..." and "Info:
+	// Response was interrupted due to a server error. Retrying...".
+	retryNotice = lazy.Regexp(`^Info: ((?:Request|Response) [^\n]*)\. Retrying\.\.\.`)
+)
 
 func isNotice(text string) bool { return notices().MatchString(text) }
 
@@ -93,8 +97,8 @@ func (w *words) Update(u agent.Update) {
 	switch u.Kind {
 	case agent.MessageChunk:
 		hold = strings.HasPrefix(u.Text, errorPrefix) || u.Text == cancelNotice // a permission was rejected
-		if strings.HasPrefix(u.Text, retryNotice) {
-			u = agent.Update{Session: u.Session, Kind: agent.RetryAnnounced, Retry: &agent.Retry{Kind: agent.Capacity}}
+		if said := retryNotice().FindStringSubmatch(u.Text); said != nil {
+			u = agent.Update{Session: u.Session, Kind: agent.RetryAnnounced, Retry: &agent.Retry{Kind: agent.Capacity, Message: said[1]}}
 		}
 	case agent.ToolCall, agent.ToolCallUpdate:
 	default: // says nothing about the words

@@ -32,14 +32,14 @@ var row = &agent.Agent{
 		ReadTools: readTools, ReadAliases: readAliases, WriteTools: writeTools, SearchTool: searchTool,
 		OneShot: &agent.Process{
 			Command: oneShotCommand, Connect: connectOneShot, Prompt: escape, Tool: oneShotTool, Usage: oneShotUsage,
-			Monitor: func(env agent.Env) agent.Monitor { return &monitor{env: env} },
+			Monitor: func(env agent.Env, _ string) agent.Monitor { return newMonitor(env, false) },
 			Ended:   classify,
 		},
 		Escapes: escapes, Unescape: unescape,
 		Warm: &agent.Process{
 			Command: acpCommand, Connect: acp.Connect, Prompt: acp.PlainStart, Inputs: inputs, CanChange: canChange,
 			Tool: toolCall, Notice: isNotice, Usage: usage,
-			Monitor: func(env agent.Env) agent.Monitor { return &monitor{acp: true, env: env} },
+			Monitor: func(env agent.Env, _ string) agent.Monitor { return newMonitor(env, true) },
 			Failure: classifyRPC,
 		},
 	},

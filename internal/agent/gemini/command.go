@@ -48,7 +48,7 @@ func acpCommand(l agent.Launch) (agent.Command, error) {
 	log := "/dev/stderr"
 	if runtime.GOOS == "windows" {
 		log = filepath.Join(l.TempDir, "log")
-		c.Log = log
+		c.Logs = log
 	}
 	c.Env = append(c.Env, "GEMINI_DEBUG_LOG_FILE="+log)
 	return c, nil

@@ -13,8 +13,6 @@ import (
 const (
 	// maxSigns limits how much of standard error is searched for signs.
 	maxSigns = 64 << 10
-	// maxRetry limits the announcement of a retry.
-	maxRetry = 16 << 10
 	// retryDelay is roughly the CLI's wait after the first attempt, if it does
 	// not announce the wait. It doubles with each attempt.
 	retryDelay = 5 * time.Second
@@ -39,12 +37,16 @@ var (
 	retryNotice = lazy.Regexp(`(?s)Attempt (\d+) failed(.*?)(?:Retrying after (\d+)ms|(Retrying with backoff))`)
 )
 
+func newMonitor(env agent.Env, acp bool) *monitor {
+	return &monitor{acp: acp, env: env, notices: agent.Scanner{Pattern: retryNotice}}
+}
+
 // A monitor implements [agent.Monitor].
 type monitor struct {
 	acp       bool // the process serves the Agent Client Protocol
 	env       agent.Env
 	text      []byte
-	pending   []byte // may be the start of a retry notice
+	notices   agent.Scanner // for retryNotice
 	fallbacks int
 	since     time.Time // when the count of fallbacks started
 }
@@ -66,32 +68,19 @@ func (m *monitor) Read(b []byte) agent.Signs {
 
 // retries returns the retries that a piece of standard error announces.
 func (m *monitor) retries(b []byte) (retries []agent.Retry) {
-	m.pending = append(m.pending, b...)
-	for {
-		at := retryNotice().FindSubmatchIndex(m.pending)
-		if at == nil {
-			break
-		}
-		text := func(i int) string {
-			if at[2*i] < 0 {
-				return ""
-			}
-			return string(m.pending[at[2*i]:at[2*i+1]])
-		}
-		n, _ := strconv.Atoi(text(1))
+	for _, text := range m.notices.Read(b) {
+		n, _ := strconv.Atoi(text[1])
 		wait := retryDelay << min(max(n, 1)-1, 10)
-		if ms, err := strconv.Atoi(text(3)); err == nil {
+		if ms, err := strconv.Atoi(text[3]); err == nil {
 			wait = time.Duration(ms) * time.Millisecond
 		}
-		message := strings.Trim(text(2), ": \n")
+		message := strings.Trim(text[2], ": \n")
 		kind := kindOf(message)
 		if kind == "" {
 			kind = agent.Capacity
 		}
 		retries = append(retries, agent.Retry{Attempt: n, Wait: wait, Kind: kind, Message: tidy(m.env, message)})
-		m.pending = m.pending[at[1]:]
 	}
-	m.pending = keepLast(m.pending, maxRetry)
 	return retries
 }
 

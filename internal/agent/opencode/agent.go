@@ -42,7 +42,7 @@ var row = acp.Row(agent.Agent{
 	Finder:       release.Finder(variables.Of),
 	Driver: agent.Driver{
 		ReadTools: []string{"read", "grep", "glob", "list"}, WriteTools: []string{"write", "edit", "bash"},
-		Warm: &agent.Process{Command: start, Connect: connect, Inputs: inputs, Tool: tool, Failure: failure},
+		Warm: &agent.Process{Command: start, Connect: connect, Inputs: inputs, Tool: tool, Failure: failure, Monitor: newMonitor},
 	},
 	Explainer: agent.Explainer{
 		VarPrefix: "OPENCODE_", Account: account, Remedies: release.AllRemedies(), KindOf: kindOf,
@@ -167,7 +167,7 @@ func start(l agent.Launch) (agent.Command, error) {
 	if reason := runsCode(l.Env, l.Dir); reason != "" {
 		return agent.Command{}, fault(agent.Unenforceable, reason)
 	}
-	return agent.Command{Args: []string{"acp"}, Env: append(childEnv(l.Env, l.Tmp()),
+	return agent.Command{Args: []string{"acp", "--print-logs", "--log-level", "ERROR"}, Env: append(childEnv(l.Env, l.Tmp()),
 		"OPENCODE_DISABLE_PROJECT_CONFIG=1", "OPENCODE_CONFIG_CONTENT="+settings(l.Dir),
 		"OPENCODE_DISABLE_LSP_DOWNLOAD=1",
 		// The conversations do not belong into the user's history.

@@ -125,7 +125,11 @@ func (s *session) exchange(ctx context.Context, req agent.Request, prompt string
 	if !w.once() { // which starts only now, and reports agent.Begun
 		emit(agent.Started{})
 	}
-	look := time.NewTicker(time.Second)
+	interval := time.Second
+	if w.logs != nil {
+		interval = logInterval
+	}
+	look := time.NewTicker(interval)
 	defer look.Stop()
 	for {
 		for _, ev := range a.takeEvents() {
@@ -176,7 +180,7 @@ func content(req agent.Request, prompt string) ([]agent.Content, error) {
 
 // readErrors reads the rest of what the process has written about an attempt.
 func (w *process) readErrors() {
-	w.logFile.read()
+	w.logs.read()
 	if w.once() {
 		select {
 		case <-w.child.Done():
@@ -188,7 +192,7 @@ func (w *process) readErrors() {
 
 // fault returns an error if the process ignores its policy, or prints too much.
 func (w *process) fault() *agent.Error {
-	w.logFile.read()
+	w.logs.read()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.unenforced {

@@ -1,21 +1,20 @@
 package pool
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 )
 
-// On Windows, Gemini CLI writes its log to a file. Pollux did not read that file: a model
-// without quota delayed a question until its timeout, and an ignored policy went unnoticed.
-func TestLogFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "log")
-	write := func(text string) {
+// Some agents write to files what they do not say elsewhere: a model without quota delayed a question
+// until its timeout, and an ignored policy went unnoticed.
+func TestLogs(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "log[s]") // no pattern
+	write := func(name, text string) {
 		t.Helper()
-		f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+		f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -24,60 +23,38 @@ func TestLogFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	size := func() int64 {
-		t.Helper()
-		info, err := os.Stat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return info.Size()
-	}
-	synctest.Test(t, func(t *testing.T) {
-		var got strings.Builder
-		l, err := createLog(path, func(b []byte) { got.Write(b) })
-		if err != nil {
-			t.Fatal(err)
-		}
-		want := ""
-		says := func(text string) {
-			write(text)
-			want += text
-		}
-		says("at the start\n")
-		done := make(chan struct{})
-		following := make(chan struct{})
-		go func() {
-			defer close(following)
-			l.follow(done)
-		}()
-		check := func(when string) {
-			t.Helper()
-			if got.String() != want {
-				t.Errorf("%s: read %d bytes, want %d", when, got.Len(), len(want))
-			}
-		}
-		l.read()
-		check("at once")
-		says("Attempt 1 failed\n")
-		time.Sleep(logInterval)
-		synctest.Wait()
-		check("after a moment")
-		says(strings.Repeat("x", maxLog))
-		time.Sleep(logInterval)
-		synctest.Wait()
-		check("a large log")
-		if size() != 0 {
-			t.Errorf("the file has %d bytes", size())
-		}
-		says("after it was emptied\n")
-		time.Sleep(logInterval)
-		synctest.Wait()
-		check("after it was emptied")
-		says("the last words\n")
-		close(done)
-		<-following
-		check("at the end")
-		l.read() // as a request does that ends at the same time
-		(*logFile)(nil).read()
+	got, want := make(map[string]string), make(map[string]string)
+	l := newLogs(filepath.Join(dir, "*.log"), func(name string) func([]byte) {
+		return func(b []byte) { got[name] += string(b) }
 	})
+	check := func(when string) {
+		t.Helper()
+		l.read()
+		if !maps.Equal(got, want) {
+			t.Errorf("%s: read %.200q, want %.200q", when, got, want)
+		}
+	}
+	says := func(name, text string) {
+		t.Helper()
+		write(name, text)
+		want[name] += text
+	}
+	check("without a directory")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	says("one.log", "at the start\n")
+	check("at the start")
+	says("one.log", "Attempt 1 failed\n")
+	says("two.log", "another log\n")
+	write("other.txt", "no log\n")
+	check("two logs")
+	says("one.log", strings.Repeat("x", maxLog))
+	check("a large log")
+	if info, err := os.Stat(filepath.Join(dir, "one.log")); err != nil || info.Size() != 0 {
+		t.Errorf("the file was not emptied: %v", err)
+	}
+	says("one.log", "after it was emptied\n")
+	check("after it was emptied")
+	newLogs("", nil).read()
 }

@@ -201,7 +201,7 @@ func TestRetriesAreAnnounced(t *testing.T) {
 	if _, err := b.run(t.Context(), "fake:retry=20"); err != nil {
 		t.Fatal(err)
 	}
-	want := "agent.Retry{Attempt:1 Wait:20ms Kind:quota per minute Message:You exceeded your current quota. * Quota exceeded for metric: x, limit: 5 Please retry in 1s Unsure:false}"
+	want := "agent.Retry{Attempt:1 Wait:20ms Kind:quota per minute Message:You exceeded your current quota. * Quota exceeded for metric: x, limit: 5 Please retry in 1s Session: Unsure:false}"
 	if !slices.Contains(b.Events(), want) {
 		t.Errorf("events %q", b.Events())
 	}

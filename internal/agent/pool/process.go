@@ -55,7 +55,7 @@ type process struct {
 	child    child
 	conn     agent.Conn
 	stderr   io.ReadCloser
-	logFile  *logFile
+	logs     *logs
 	timeout  time.Duration // for requests that need no model
 	err      error         // why it did not start
 
@@ -185,21 +185,13 @@ func (w *process) launch(temp *agent.TempDir) (err error) {
 	if err != nil {
 		return err
 	}
-	if command.Log != "" {
-		if w.logFile, err = createLog(command.Log, w.noter()); err != nil {
-			return err
-		}
-	}
+	w.logs = newLogs(command.Logs, w.noter)
 	started, err := w.spawn(cmd)
 	if err != nil {
-		w.logFile.close()
 		return err
 	}
 	w.child, w.stderr = started.child, started.stderr
 	w.readers.Go(w.readStderr)
-	if w.logFile != nil {
-		w.readers.Go(func() { w.logFile.follow(w.child.Done()) })
-	}
 	w.conn = w.how.Connect(started.stdout, started.stdin, w.key.change, w)
 	return nil
 }
@@ -235,6 +227,7 @@ func (w *process) cleanUp() {
 		w.readers.Wait()
 		closing.Stop()
 		w.stderr.Close()
+		w.logs.read()
 	}
 	if w.temp == "" {
 		return
@@ -405,7 +398,7 @@ func (w *process) prepare(ctx context.Context, limit int, free func() bool) bool
 
 func (w *process) readStderr() {
 	buf := make([]byte, 32<<10)
-	note := w.noter()
+	note := w.noter("")
 	for {
 		n, err := w.stderr.Read(buf)
 		if n > 0 {
@@ -417,13 +410,13 @@ func (w *process) readStderr() {
 	}
 }
 
-// noter returns a function that keeps the end of what an agent writes to a stream of
-// errors, and acts on the signs in it.
-func (w *process) noter() func([]byte) {
+// noter returns a function that keeps the end of what an agent writes to standard error, or to
+// the log with a name, and acts on the signs in it.
+func (w *process) noter(log string) func([]byte) {
 	if w.how.Monitor == nil {
 		return func(b []byte) { w.note(agent.Signs{}, b) }
 	}
-	monitor := w.how.Monitor(w.source.Env)
+	monitor := w.how.Monitor(w.source.Env, log)
 	return func(b []byte) { w.note(monitor.Read(b), b) }
 }
 
@@ -450,6 +443,10 @@ func (w *process) note(signs agent.Signs, b []byte) {
 		}
 	}
 	for _, r := range signs.Retries {
+		if r.Session != "" {
+			w.Update(agent.Update{Session: r.Session, Kind: agent.RetryAnnounced, Retry: &r})
+			continue
+		}
 		announce(r, attempts)
 	}
 	if signs.SearchLoop {

@@ -459,3 +459,19 @@ func TestMuteSession(t *testing.T) {
 		}
 	})
 }
+
+// A retry of a session does not count for the requests in others.
+func TestRetryOfSession(t *testing.T) {
+	w := idleProcess()
+	w.agent.Tidy = agent.Line
+	one, two := newAttempt(w.agent, agent.Env{}, false), newAttempt(w.agent, agent.Env{}, false)
+	w.attempts = map[string]*attempt{"one": one, "two": two}
+	w.note(agent.Signs{Retries: []agent.Retry{{Kind: agent.QuotaMinute, Session: "two"}, {Kind: agent.Capacity, Session: "ended"}}}, nil)
+	want := agent.Retry{Kind: agent.QuotaMinute, Session: "two"}
+	if events := two.takeEvents(); len(events) != 1 || events[0] != want {
+		t.Errorf("the request has %+v, want %+v", events, want)
+	}
+	if events := one.takeEvents(); len(events) > 0 {
+		t.Errorf("the other one has %+v", events)
+	}
+}

@@ -63,7 +63,7 @@ var row = acp.Row(agent.Agent{
 	Finder:       release.Finder(variables.Of),
 	Driver: agent.Driver{
 		ReadTools: readTools, WriteTools: []string{"write_file", "edit", "run_shell_command"},
-		Warm: &agent.Process{Command: start, Connect: connect, Inputs: inputs, Tool: tool, Failure: failure},
+		Warm: &agent.Process{Command: start, Connect: connect, Inputs: inputs, Tool: tool, Failure: failure, Monitor: newMonitor},
 	},
 	Explainer: agent.Explainer{
 		VarPrefix: "QWEN_", Account: account, Remedies: release.AllRemedies(), KindOf: kindOf,
@@ -78,7 +78,7 @@ var fault = release.Error
 
 // variables are those that Qwen Code needs to find its settings and the services of models.
 var variables = program.Variables{
-	Names:    []string{"QWEN_HOME", "QWEN_RUNTIME_DIR", "QWEN_DEFAULT_AUTH_TYPE", "QWEN_TLS_INSECURE", "QWEN_CODE_SYSTEM_DEFAULTS_PATH", "QWEN_MODEL", "QWEN_CODE_MODEL"},
+	Names:    []string{"QWEN_HOME", "QWEN_DEFAULT_AUTH_TYPE", "QWEN_TLS_INSECURE", "QWEN_CODE_SYSTEM_DEFAULTS_PATH", "QWEN_MODEL", "QWEN_CODE_MODEL"},
 	Prefixes: []string{"OPENAI_", "DASHSCOPE_", "ANTHROPIC_", "GEMINI_API_KEY", "GEMINI_MODEL", "GOOGLE_", "BAILIAN_"},
 }
 
@@ -133,9 +133,6 @@ func inputs(from agent.Source, p agent.Program, dir string) []string {
 
 // Writable returns the directories that Qwen Code writes to.
 func Writable(env agent.Env) []string {
-	if dir := env.Get("QWEN_RUNTIME_DIR"); dir != "" {
-		return []string{home(env), dir}
-	}
 	return []string{home(env)}
 }
 
@@ -185,6 +182,7 @@ func settings(env agent.Env) []byte {
 // start returns the command of a process.
 func start(l agent.Launch) (agent.Command, error) {
 	system, trusted := filepath.Join(l.TempDir, "settings.json"), filepath.Join(l.TempDir, "trusted.json")
+	runtimeDir := filepath.Join(l.TempDir, "runtime") // it writes its logs there, among others
 	if err := os.WriteFile(system, settings(l.Env), 0o600); err != nil {
 		return agent.Command{}, err
 	}
@@ -200,7 +198,8 @@ func start(l agent.Launch) (agent.Command, error) {
 			"--allowed-mcp-server-names=" + rand.Text(),
 		},
 		Env: append(childEnv(l.Env, l.Tmp()), "QWEN_CODE_SYSTEM_SETTINGS_PATH="+system, "QWEN_CODE_TRUSTED_FOLDERS_PATH="+trusted,
+			"QWEN_RUNTIME_DIR="+runtimeDir, "QWEN_DEBUG_LOG_FILE=true",
 			git.WithoutFilters(l.Dir)), // it runs git
-		Writable: program.OwnDirs(Writable(l.Env)...),
+		Writable: program.OwnDirs(Writable(l.Env)...), Logs: filepath.Join(runtimeDir, "debug", "*"+logExt),
 	}, nil
 }
