@@ -68,6 +68,7 @@ func TestDontAskAgainInTheTerminal(t *testing.T) {
 		c.connect(t, s)
 		path := filepath.Join(c.dir, "a")
 		c.propose(t, s, v, Proposal{Path: path, Text: "new\n"})
+		synctest.Wait() // the agent asked, and is known to
 		h.why.Store(`"don't ask again"`)
 		if _, err := c.Withdraw(s, path); err != nil {
 			t.Fatal(err)
