@@ -110,7 +110,7 @@ func TestFirstChangeIsAsked(t *testing.T) {
 					t.Fatal(err)
 				}
 				cli := w.screen(env, append(argv, "--", first.command)...)
-				cli.see("review changes at this link")
+				cli.see(" at this link")
 				if !own && !first.always {
 					cli.see("for its own mode, use --own-mode")
 				}
