@@ -83,7 +83,7 @@ func (m *model) helpLines() []string {
 	for len(lines) < room {
 		lines = append(lines, "")
 	}
-	footer := "any key continues"
+	footer := "Press any key to continue."
 	if len(all) > room {
 		footer = "j/k scroll  any other key continues"
 	}
