@@ -1678,6 +1678,33 @@ func TestEditorQuitsGently(t *testing.T) {
 	}
 }
 
+// Neovim's terminal is closed when Neovim has begun to handle the end of its companion, which
+// takes it some microseconds; strace makes them two seconds. Neovim used to wait forever.
+func TestNeovimIsHungUpAfterItsCompanion(t *testing.T) {
+	nvim, err := exec.LookPath("nvim")
+	if err == nil {
+		err = exec.Command("strace", "-o", "/dev/null", "true").Run()
+	}
+	if err != nil {
+		t.Skip(err)
+	}
+	w := newWorld(t, silent)
+	dir := filepath.Join(w.home, "slow")
+	script := fmt.Sprintf("#!/bin/sh\nexec strace -D -q -o /dev/null -e trace=getsockopt "+
+		"-e inject=getsockopt:delay_enter=2000000 '%s' \"$@\"\n", nvim)
+	systest.MakeDir(t, dir)
+	if err := os.WriteFile(filepath.Join(dir, "nvim"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w.addPath(dir)
+	d := w.sit(kindOf("nvim"), w.file("a.txt", "one\n"))
+	companion := d.companion()
+	send(t, companion, syscall.SIGKILL)
+	waitGone(t, companion)
+	send(t, d.PID, syscall.SIGHUP)
+	waitGone(t, d.PID)
+}
+
 // setAgent writes the editor's settings: its terminal runs this command.
 func (w *world) setAgent(kind editortest.Kind, argv ...string) {
 	w.t.Helper()

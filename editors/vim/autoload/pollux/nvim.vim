@@ -24,7 +24,8 @@ function! pollux#nvim#About() abort
   return {'client': 'pollux.nvim', 'editor': editor, 'version': printf('Neovim %d.%d', v.major, v.minor)}
 endfunction
 
-" Starts the companion.
+" Starts the companion. Without 'detach', Neovim never ends if its terminal is closed while it
+" handles the end of this job. On Windows, 'detach' would open console windows.
 function! pollux#nvim#Start(argv) abort
   let s:part = ''
   let s:lines = []
@@ -33,6 +34,7 @@ function! pollux#nvim#Start(argv) abort
         \ 'on_stdout': {_, data -> s:Output(data)},
         \ 'on_stderr': {_, data -> s:Complaints(data)},
         \ 'on_exit': {_, code -> s:Exited(code)},
+        \ 'detach': has('unix'),
         \ })
   augroup pollux_nvim
     autocmd!
