@@ -32,6 +32,9 @@ func TestConformanceSuite(t *testing.T) {
 	}
 	proxy := httptest.NewServer(&httputil.ReverseProxy{
 		FlushInterval: -1,
+		// The companion closes a connection on which no request has come in 10 seconds. The
+		// proxy opens such connections in advance, and would lose a request that it writes then.
+		Transport: &http.Transport{DisableKeepAlives: true},
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(target)
 			r.Out.Header.Set("Authorization", "Bearer "+e.info.Token)
