@@ -96,6 +96,18 @@ func TestAskCustom(t *testing.T) {
 			t.Errorf("%v: %s", command, out)
 		}
 	}
+	// The same pool asks with the settings as they are now, and ends the process of the old ones.
+	before := w.onlyPool()
+	w.replaceHome("config.toml", fmt.Sprintf("acp = [%q", bin), fmt.Sprintf("acp = [%q", w.fake))
+	if r := c.call("query", map[string]any{"prompt": "hello"}); r.Meta["runner"] != "warm" || !strings.Contains(r.text, "The answer.") {
+		t.Errorf("with another command: %q, %v", r.text, r.Meta)
+	}
+	for _, worker := range before.Workers {
+		waitGone(t, worker.PID)
+	}
+	if after := w.onlyPool(); after.PID != before.PID || len(after.Workers) != 1 {
+		t.Errorf("before %+v, after %+v", before, after)
+	}
 	c.leave()
 
 	// Without the wall, the same agent changes everything. With -short,

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"os"
+	"slices"
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/agents"
@@ -14,6 +15,23 @@ func askable(own ...agent.Definition) (names []string) {
 		names = append(names, row.Name)
 	}
 	return names
+}
+
+// definition returns how the file of settings defines the agent with a name now, or nil.
+func definition(name string) (*agent.Definition, error) {
+	if slices.Contains(agents.Names(), name) {
+		return nil, nil
+	}
+	v := loadSettings()
+	if err := v.FileErr(); err != nil {
+		return nil, err
+	}
+	for _, own := range v.Agents() {
+		if own.Name == name {
+			return &own, nil
+		}
+	}
+	return nil, nil
 }
 
 // source says for whom an agent other than the first runs, according to the environment.

@@ -109,9 +109,15 @@ func servePool(ctx context.Context, streams IO, logs *logFlags, reports bool) er
 		say(streams.Err, "the pool listens on %s", path)
 	}
 	s := &shared.Server{
-		Open: func(name string) (*queue.Runner, agent.Source, error) {
+		Definition: definition,
+		Open: func(name string, own *agent.Definition) (*queue.Runner, agent.Source, error) {
+			if own != nil {
+				row := agents.Custom(*own)[0]
+				r, err := agents.Open(row, cfg.Runner)
+				return r, source(row), err
+			}
 			asked, err := cfg.For(name)
-			if err != nil { // it is unknown
+			if err != nil || asked.Agent.Custom { // it is unknown, or not any more
 				return nil, agent.Source{}, nil
 			}
 			r, err := agents.Open(asked.Agent, cfg.Runner)

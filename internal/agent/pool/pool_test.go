@@ -109,7 +109,7 @@ func share(t *testing.T, row *agent.Agent, from agent.Source, r *queue.Runner) a
 	ctx, end := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	server := &shared.Server{
-		Open:        func(string) (*queue.Runner, agent.Source, error) { return r, agent.Source{}, nil },
+		Open:        func(string, *agent.Definition) (*queue.Runner, agent.Source, error) { return r, agent.Source{}, nil },
 		IdleTimeout: time.Hour, Log: slog.New(slog.DiscardHandler),
 	}
 	go func() { ended <- server.Serve(ctx, l) }()

@@ -336,7 +336,7 @@ func (c *crowd) startPool() {
 }
 
 // open opens the runner of a fake agent.
-func (c *crowd) open(name string) (*queue.Runner, agent.Source, error) {
+func (c *crowd) open(name string, _ *agent.Definition) (*queue.Runner, agent.Source, error) {
 	r, err := c.runner(crowdRow(name))
 	return r, agent.Source{}, err
 }

@@ -58,9 +58,9 @@ func TestAheadStartsNothing(t *testing.T) {
 	if err := c.Close(); err != nil || connected > 0 {
 		t.Errorf("%v; it connects %d times", err, connected)
 	}
-	ending := asked{runner: queue.New(row, r)}
-	defer ending.runner.Close()
-	(&serverConn{server: &Server{stopping: true}, asked: ending}).ahead(t.TempDir())
+	ending := newServer(queue.New(row, r), time.Minute)
+	ending.stopping = true
+	(&serverConn{server: ending, hello: testHello}).ahead(t.TempDir())
 	if len(r.dirs) > 0 {
 		t.Errorf("a pool that ends starts %s", <-r.dirs)
 	}

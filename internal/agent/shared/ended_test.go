@@ -344,8 +344,8 @@ func TestPoolEndsWhileItOpensAnAgent(t *testing.T) {
 	first := newMortal(t, answers("of the first"))
 	open := first.server.Open
 	opened := &closing{Runner: queue.New(row, answers("of the first"))}
-	first.server.Open = func(name string) (*queue.Runner, agent.Source, error) {
-		_, from, err := open(name)
+	first.server.Open = func(name string, own *agent.Definition) (*queue.Runner, agent.Source, error) {
+		_, from, err := open(name, own)
 		first.server.stop(true)
 		return queue.New(row, opened), from, err
 	}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net"
 	"os"
+	"reflect"
 	"slices"
 	"strconv"
 	"sync"
@@ -34,9 +35,13 @@ const (
 // A Server serves the runners of agents to all bridges of a user. It belongs to a pool's
 // process.
 type Server struct {
+	// Definition returns how the user's settings define the agent with a name now, or nil if they do
+	// not. It is called for each request. It may be nil.
+	Definition func(name string) (*agent.Definition, error)
 	// Open opens the runner of the agent with a name, which is nil for an unknown name. The
-	// source is for connections that name none. It is called once for each agent.
-	Open func(name string) (*queue.Runner, agent.Source, error)
+	// source is for connections that name none. It is called once for each agent, and again if
+	// its definition has changed: the runner before is closed after its last request.
+	Open func(name string, own *agent.Definition) (*queue.Runner, agent.Source, error)
 	// Version is the version of Pollux.
 	Version string
 	// IdleTimeout is how long the pool keeps running without a request.
@@ -51,9 +56,11 @@ type Server struct {
 	end      func() // ends Serve, and all requests with agent.ErrClosed
 	unlisten func() // closes the listener and removes its socket
 
-	opening       sync.Mutex // held while a runner is opened, and before mu
-	mu            sync.Mutex // guards the fields below
-	agents        map[string]asked
+	work          sync.WaitGroup // what Serve waits for
+	opening       sync.Mutex     // held while a runner is opened, and before mu
+	mu            sync.Mutex     // guards the fields below
+	agents        map[string]*asked
+	open          map[*asked]bool // also those that are not in agents any more
 	conns         map[*serverConn]bool
 	callers       int       // so far
 	requests      int       // those that a process may still work on
@@ -64,8 +71,11 @@ type Server struct {
 
 // An asked is the runner of an agent, with the source for connections that name none.
 type asked struct {
-	runner *queue.Runner
-	source agent.Source
+	runner     *queue.Runner
+	source     agent.Source
+	definition *agent.Definition
+	requests   int  // those that use the runner; guarded by Server.mu
+	replaced   bool // it is closed after the last one; guarded by Server.mu
 }
 
 // A conversation is one that a process continues.
@@ -83,10 +93,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	s.init(func() { cancel(agent.ErrClosed) }, func() { l.Close() })
 	defer s.stop(true)
 	defer context.AfterFunc(ctx, func() { s.stop(true) })()
-	var work sync.WaitGroup
-	work.Go(func() { s.watch(life, l) })
+	s.work.Go(func() { s.watch(life, l) })
 	sock.Accept(l, func(conn net.Conn) {
-		work.Go(func() {
+		s.work.Go(func() {
 			defer conn.Close()
 			defer context.AfterFunc(life, func() { conn.Close() })()
 			s.serve(life, conn)
@@ -97,50 +106,88 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	for _, r := range s.runners() {
 		errs = append(errs, r.Close())
 	}
-	work.Wait()
+	s.work.Wait()
 	return errors.Join(errs...)
 }
 
 func (s *Server) init(end, unlisten func()) {
 	s.end, s.unlisten = end, sync.OnceFunc(unlisten)
-	s.agents, s.conns, s.conversations = make(map[string]asked), make(map[*serverConn]bool), make(map[string]conversation)
+	s.agents, s.open = make(map[string]*asked), make(map[*asked]bool)
+	s.conns, s.conversations = make(map[*serverConn]bool), make(map[string]conversation)
 	s.started, s.used = time.Now(), time.Now()
 }
 
-// agent returns an agent's runner, and opens it if necessary.
-func (s *Server) agent(name string) (asked, error) {
+// use returns an agent's runner, and opens it if necessary. The caller must call unuse.
+func (s *Server) use(name string) (*asked, error) {
+	var definition *agent.Definition
+	var err error
+	if s.Definition != nil {
+		definition, err = s.Definition(name)
+	}
 	s.opening.Lock()
 	defer s.opening.Unlock()
 	s.mu.Lock()
-	a, opened := s.agents[name]
-	s.mu.Unlock()
-	if opened {
+	a := s.agents[name]
+	if a != nil && (err != nil || reflect.DeepEqual(a.definition, definition)) {
+		a.requests++
+		s.mu.Unlock()
 		return a, nil
 	}
-	var err error
-	if a.runner, a.source, err = s.Open(name); err != nil {
-		return a, err
+	if a != nil {
+		delete(s.agents, name)
+		a.replaced = true
+		s.closeLocked(a)
+	}
+	s.mu.Unlock()
+	a = &asked{definition: definition, requests: 1}
+	if err == nil {
+		a.runner, a.source, err = s.Open(name, definition)
+	}
+	if err != nil {
+		return nil, err
 	}
 	if a.runner == nil {
-		return a, fmt.Errorf("this pool of Pollux %s does not know the agent %q", s.Version, name)
+		return nil, fmt.Errorf("this pool of Pollux %s does not know the agent %q", s.Version, name)
 	}
 	s.mu.Lock()
 	stopping := s.stopping // then nothing else closes the runner
 	if !stopping {
-		s.agents[name] = a
+		s.agents[name], s.open[a] = a, true
 	}
 	s.mu.Unlock()
 	if stopping {
-		return asked{}, errors.Join(agent.ErrClosed, a.runner.Close())
+		return nil, errors.Join(agent.ErrClosed, a.runner.Close())
 	}
 	return a, nil
+}
+
+func (s *Server) unuse(a *asked) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a.requests--
+	s.closeLocked(a)
+}
+
+// closeLocked closes a runner that is replaced and not used any more.
+func (s *Server) closeLocked(a *asked) {
+	if !a.replaced || a.requests > 0 {
+		return
+	}
+	s.work.Go(func() {
+		if err := a.runner.Close(); err != nil {
+			s.Log.Warn("a runner whose settings have changed was not closed", "error", err)
+		}
+		s.mu.Lock()
+		delete(s.open, a)
+		s.mu.Unlock()
+	})
 }
 
 // runners returns all open runners.
 func (s *Server) runners() (all []*queue.Runner) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, a := range s.agents {
+	for a := range s.open {
 		all = append(all, a.runner)
 	}
 	return all
@@ -251,7 +298,6 @@ type serverConn struct {
 	server *Server
 	rpc    *jsonrpc.Conn
 	hello  Hello
-	asked         // nothing on the connection of a command
 	caller string // its name in the queues
 	since  time.Time
 	ctx    context.Context // ends with the connection
@@ -280,7 +326,7 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) {
 		return
 	}
 	conn.SetReadDeadline(time.Time{})
-	if c.runner != nil {
+	if c.hello.Agent != "" {
 		s.mu.Lock()
 		s.callers++
 		c.caller = strconv.Itoa(s.callers)
@@ -316,13 +362,13 @@ func (c *serverConn) welcome(l *link, confined bool) bool {
 	case confined:
 		err = sock.ErrConfined
 	default:
-		c.asked, err = s.agent(c.hello.Agent)
+		var a *asked
+		if a, err = s.use(c.hello.Agent); err == nil {
+			s.unuse(a)
+		}
 	}
 	if errors.Is(err, agent.ErrClosed) {
 		return false // as if the pool had ended: the bridge asks the next one
-	}
-	if c.hello.Source != nil {
-		c.source = *c.hello.Source
 	}
 	if err != nil {
 		w.Error = err.Error()
@@ -342,7 +388,7 @@ func params[T any](req *jsonrpc.Request) (p T, err error) {
 func (c *serverConn) dispatch(req *jsonrpc.Request) {
 	s := c.server
 	method := req.Method
-	if c.runner == nil && method != methodStatus && method != methodStop {
+	if c.hello.Agent == "" && method != methodStatus && method != methodStop {
 		method = ""
 	}
 	answer := func(f func() any) {
@@ -391,7 +437,12 @@ func (c *serverConn) dispatch(req *jsonrpc.Request) {
 		c.work.Go(func() { c.ahead(p.Dir) })
 	case methodCheck:
 		answer(func() any {
-			program, err := c.runner.Check(c.ctx, c.source)
+			a, err := s.use(c.hello.Agent)
+			if err != nil {
+				return checkResult{failure: failureOf(err)}
+			}
+			defer s.unuse(a)
+			program, err := a.runner.Check(c.ctx, c.source(a))
 			return checkResult{program, failureOf(err)}
 		})
 	default:
@@ -429,7 +480,6 @@ func (c *serverConn) accept(req *jsonrpc.Request, p runParams) {
 		s.mu.Lock()
 		delete(c.cancels, p.ID)
 		s.mu.Unlock()
-		c.own(p.Request.Conversation)
 		if errors.Is(err, agent.ErrClosed) {
 			c.rpc.Answer(req.ID, nil, &jsonrpc.Error{Code: codeEnding, Message: errLost.Error()})
 			<-released
@@ -457,10 +507,28 @@ func (c *serverConn) signLife(over <-chan struct{}) {
 
 func (c *serverConn) notify(p eventParams) { c.rpc.Notify(methodEvent, p) }
 
+// source says for whom an agent runs.
+func (c *serverConn) source(a *asked) agent.Source {
+	if c.hello.Source != nil {
+		return *c.hello.Source
+	}
+	return a.source
+}
+
 // perform asks the runner. released is called as [agent.Request.Released].
 func (c *serverConn) perform(ctx context.Context, p runParams, released func()) (agent.Result, error) {
+	a, err := c.server.use(c.hello.Agent)
+	if err != nil {
+		released()
+		return agent.Result{}, err
+	}
+	defer c.own(p.Request.Conversation, a)
 	req := p.Request
-	req.Source, req.Released = c.source, released
+	req.Source = c.source(a)
+	req.Released = func() {
+		c.server.unuse(a)
+		released()
+	}
 	if req.Change != nil {
 		attempt := 0
 		req.Change.Files = func() agent.Files {
@@ -472,12 +540,12 @@ func (c *serverConn) perform(ctx context.Context, p runParams, released func()) 
 	if c.elsewhere() {
 		w, err := openWorkspace(req.Dir)
 		if err != nil {
-			released()
+			req.Released()
 			return agent.Result{}, err
 		}
 		w.use(&req)
 	}
-	return c.runner.RunFor(ctx, c.caller, req, func(ev agent.Event) {
+	return a.runner.RunFor(ctx, c.caller, req, func(ev agent.Event) {
 		if ev, err := newEventParams(p.ID, ev); err == nil {
 			c.notify(ev)
 		}
@@ -496,13 +564,18 @@ func (c *serverConn) ahead(dir string) {
 	if stopping {
 		return
 	}
-	if w, err := openWorkspace(dir); err == nil {
-		c.runner.Ahead(c.source, w.real)
+	w, err := openWorkspace(dir)
+	if err != nil {
+		return
+	}
+	if a, err := c.server.use(c.hello.Agent); err == nil {
+		a.runner.Ahead(c.source(a), w.real)
+		c.server.unuse(a)
 	}
 }
 
-// own records that a conversation belongs to the bridge that asked in it last.
-func (c *serverConn) own(id string) {
+// own records that a conversation belongs to the bridge that asked in it last, with a runner.
+func (c *serverConn) own(id string, with *asked) {
 	if id == "" {
 		return
 	}
@@ -514,7 +587,7 @@ func (c *serverConn) own(id string) {
 	s.mu.Unlock()
 	// Other agents have an older state of the conversation.
 	for _, r := range s.runners() {
-		if r != c.runner {
+		if r != with.runner {
 			r.Forget(id)
 		}
 	}
@@ -527,8 +600,10 @@ func (s *Server) drop(match func(id string, t conversation) bool) {
 	maps.DeleteFunc(dropped, func(id string, t conversation) bool { return !match(id, t) })
 	maps.DeleteFunc(s.conversations, match)
 	s.mu.Unlock()
-	for id, t := range dropped {
-		t.owner.runner.Forget(id)
+	for _, r := range s.runners() {
+		for id := range dropped {
+			r.Forget(id)
+		}
 	}
 }
 

@@ -95,7 +95,7 @@ type testPool struct {
 func newServer(r *queue.Runner, idle time.Duration) *Server {
 	return &Server{
 		Version: "test", IdleTimeout: idle, Log: slog.New(slog.DiscardHandler),
-		Open: func(name string) (*queue.Runner, agent.Source, error) {
+		Open: func(name string, _ *agent.Definition) (*queue.Runner, agent.Source, error) {
 			if name != "test" {
 				return nil, agent.Source{}, nil
 			}
@@ -525,6 +525,95 @@ func TestConversationIsPassedOn(t *testing.T) {
 	if data, err := three.Kept(ctx, "a", 0); !errors.Is(err, away) {
 		t.Errorf("without a pool, it has %q, %v", data, err)
 	}
+}
+
+// A pool answered with the settings of an agent from its own start. A change of them concerns later
+// requests: those in progress end as they began.
+func TestDefinitionChanges(t *testing.T) {
+	var mu sync.Mutex
+	var broken error
+	now := "first"
+	change := func(to string, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		now, broken = to, err
+	}
+	closed := make(chan string, 2)
+	release := make(chan struct{})
+	p := startPool(t, socket(t), say(), time.Minute)
+	p.Definition = func(string) (*agent.Definition, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return &agent.Definition{Command: []string{now}}, broken
+	}
+	p.Open = func(name string, own *agent.Definition) (*queue.Runner, agent.Source, error) {
+		command := own.Command[0]
+		if command == "removed" {
+			return nil, agent.Source{}, nil
+		}
+		r := &noticed{script: script{run: func(_ context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
+			if req.Prompt == "wait" {
+				emit(agent.Started{})
+				<-release
+			}
+			return agent.Result{Answer: command}, nil
+		}}, name: command, closed: closed}
+		return queue.New(row, r), agent.Source{}, nil
+	}
+	c := newTestClient(t, p.path, nil)
+	want := func(answer string) {
+		t.Helper()
+		r, err := run(t, c, t.Context(), agent.Request{Prompt: "x", Dir: t.TempDir()}, ignore)
+		if err != nil || r.Answer != answer {
+			t.Errorf("the answer is %q, %v; want %q", r.Answer, err, answer)
+		}
+	}
+	want("first")
+	started, waited := make(chan struct{}), make(chan agent.Result)
+	go func() {
+		r, _ := run(t, c, t.Context(), agent.Request{Prompt: "wait", Dir: t.TempDir()}, func(ev agent.Event) {
+			if _, ok := ev.(agent.Started); ok {
+				close(started)
+			}
+		})
+		waited <- r
+	}()
+	<-started
+	change("second", nil)
+	want("second")
+	select {
+	case name := <-closed:
+		t.Errorf("the %s runner is closed during a request", name)
+	default:
+	}
+	close(release)
+	if r := <-waited; r.Answer != "first" {
+		t.Errorf("the request in progress is answered by %q", r.Answer)
+	}
+	if name := <-closed; name != "first" {
+		t.Errorf("the %s runner is closed", name)
+	}
+	change("third", errors.New("the file is invalid"))
+	want("second")
+	change("removed", nil)
+	if _, err := run(t, c, t.Context(), agent.Request{Prompt: "x", Dir: t.TempDir()}, ignore); err == nil || !strings.Contains(err.Error(), `does not know the agent "test"`) {
+		t.Errorf("a removed agent: %v", err)
+	}
+	if name := <-closed; name != "second" {
+		t.Errorf("the %s runner is closed", name)
+	}
+}
+
+// A noticed is a script whose end is noticed.
+type noticed struct {
+	script
+	name   string
+	closed chan<- string
+}
+
+func (c *noticed) Close() error {
+	c.closed <- c.name
+	return nil
 }
 
 // The pool ends when no bridge has asked it anything for a while, even if bridges are
