@@ -30,8 +30,8 @@ type Limits struct {
 	// default is 10 minutes.
 	IdleTimeout time.Duration
 	// A process is replaced after this many Sessions, above this much Memory in
-	// bytes, and after the TTL, because agents do not free sessions. The
-	// defaults are 30, 1 GiB and 2 hours.
+	// bytes, together with the processes that it has started, and after the TTL, because
+	// agents do not free sessions. The defaults are 30, 1 GiB and 2 hours.
 	Sessions int
 	Memory   int64
 	TTL      time.Duration

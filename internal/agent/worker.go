@@ -17,7 +17,7 @@ type Worker struct {
 	PID   int    `json:"pid"`
 	// Dir is the process's workspace.
 	Dir string `json:"dir"`
-	// Memory is the result of sys.Memory for the process, in bytes, or 0 if unknown.
+	// Memory is the result of [proc.TreeMemory] for the process, in bytes, or 0 if unknown.
 	Memory int64 `json:"memory"`
 	// Running is the number of requests in progress. Sessions is the number of
 	// conversations that the process has started.

@@ -176,7 +176,7 @@ func (p *Pool) Workers() []agent.Worker {
 	}
 	p.mu.Unlock()
 	for i := range all {
-		all[i].Memory = proc.Memory(all[i].PID)
+		all[i].Memory = proc.TreeMemory(all[i].PID)
 	}
 	slices.SortFunc(all, func(a, b agent.Worker) int { return a.Started.Compare(b.Started) })
 	return all
@@ -687,7 +687,7 @@ func (p *Pool) release(w *process) {
 	p.mu.Unlock()
 	switch {
 	case retired || closed || !w.alive():
-	case sessions >= p.limits.Sessions || time.Since(w.began) > p.limits.TTL || proc.Memory(w.child.PID()) > p.limits.Memory:
+	case sessions >= p.limits.Sessions || time.Since(w.began) > p.limits.TTL || proc.TreeMemory(w.child.PID()) > p.limits.Memory:
 		p.tasks.Go(func() { p.replace(w) })
 	default:
 		p.tasks.Go(func() { p.prepare(w) })

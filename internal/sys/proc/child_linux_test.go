@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"pollux/internal/sys/systest"
 
@@ -155,6 +156,23 @@ func TestStopReachesTree(t *testing.T) {
 	if code := c.ExitCode(); code != 128+9 {
 		t.Errorf("exit code %d", code)
 	}
+}
+
+// A launcher such as Qwen Code's uses little memory itself.
+func TestMemoryOfTree(t *testing.T) {
+	c, pids := started(t, `sh -c 'sleep 600 & echo $!; echo $$; wait' & wait`, 2)
+	// The memory of a process that starts changes.
+	var got, sum int64
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		got, sum = TreeMemory(c.PID()), 0
+		for _, pid := range append(pids, c.PID()) {
+			sum += Memory(pid)
+		}
+		if got == sum && sum > Memory(c.PID()) {
+			return
+		}
+	}
+	t.Errorf("got %d bytes, want %d", got, sum)
 }
 
 // SignalTree signals no process that is not a child.

@@ -110,6 +110,10 @@ func ProcessesIn(name, dir string) []StartedProcess { return processesIn(name, d
 // on Linux its anonymous memory, elsewhere its resident memory, which includes pages of files.
 func Memory(pid int) int64 { return memory(pid) }
 
+// TreeMemory is [Memory] of a process and of its descendants. On Windows it leaves the descendants
+// out.
+func TreeMemory(pid int) int64 { return treeMemory(pid) }
+
 // Elevated reports whether this process has raised rights that the user's other processes
 // do not have, as after "Run as administrator" on Windows. On other systems it returns false:
 // there, such a process runs as root.

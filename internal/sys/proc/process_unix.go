@@ -101,6 +101,17 @@ func hold(pid, parent int) *os.Process {
 	return p
 }
 
+func treeMemory(pid int) int64 {
+	sum := memory(pid)
+	if sum == 0 { // unknown: do not look for the children
+		return 0
+	}
+	for _, child := range children(pid) {
+		sum += treeMemory(child)
+	}
+	return sum
+}
+
 // ExitCode returns a process's exit code as a shell reports it: 128 plus the
 // number of the signal for a process that a signal ended.
 func ExitCode(p *os.ProcessState) int {

@@ -63,6 +63,8 @@ func LeaveInterruptToChild() (undo func()) {
 	return func() { signal.Stop(c) }
 }
 
+func treeMemory(pid int) int64 { return memory(pid) }
+
 func terminal(int) string { return "" }
 
 func memory(pid int) int64 {
