@@ -198,7 +198,8 @@ func (p *Pool) startAhead(from agent.Source, dir string) {
 	if err != nil {
 		return
 	}
-	if w, err := p.process(p.ctx, from, program, k, true); err == nil {
+	inputs := p.inputs(from, program, dir)
+	if w, err := p.process(p.ctx, from, program, k, inputs, true); err == nil {
 		p.prepare(w)
 	}
 }
@@ -404,7 +405,7 @@ func (p *Pool) reserve(ctx context.Context, program agent.Program, k key, req ag
 		prompt = req.Replay
 	}
 	for range 2 { // the process may end between the two steps
-		w, err := p.process(ctx, req.Source, program, k, false)
+		w, err := p.process(ctx, req.Source, program, k, inputs, false)
 		if err != nil {
 			return nil, "", err
 		}
@@ -451,11 +452,10 @@ func (p *Pool) logFailure(w *process, err error) {
 	p.log.Warn("the agent cannot be kept warm", "agent", p.agent.DisplayName, "error", message)
 }
 
-// process returns the process of a key. It starts one if necessary. The process
-// is held until release. ahead says that no request needs it yet: then process does not
+// process returns the process of a key that has read these inputs. It starts one if necessary. The
+// process is held until release. ahead says that no request needs it yet: then process does not
 // hold it, ends no other one to make room, and waits until it has started.
-func (p *Pool) process(ctx context.Context, from agent.Source, program agent.Program, k key, ahead bool) (*process, error) {
-	inputs := p.inputs(from, program, k.dir)
+func (p *Pool) process(ctx context.Context, from agent.Source, program agent.Program, k key, inputs string, ahead bool) (*process, error) {
 	p.mu.Lock()
 	if p.agent.Warm.Single && !ahead {
 		k.slot = p.slotLocked(k)

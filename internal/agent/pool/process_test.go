@@ -248,13 +248,13 @@ func TestWaitForAStartAhead(t *testing.T) {
 		p.starting[key{}] = w
 		ahead := make(chan error)
 		go func() {
-			_, err := p.process(t.Context(), agent.Source{}, agent.Program{}, key{}, true)
+			_, err := p.process(t.Context(), agent.Source{}, agent.Program{}, key{}, "", true)
 			ahead <- err
 		}()
 		time.Sleep(30 * time.Second)
 		for _, want := range []time.Duration{p.limits.WaitTimeout, 0} {
 			began := time.Now()
-			_, err := p.process(t.Context(), agent.Source{}, agent.Program{}, key{}, false)
+			_, err := p.process(t.Context(), agent.Source{}, agent.Program{}, key{}, "", false)
 			if took := time.Since(began); !errors.Is(err, errCold) || took != want {
 				t.Errorf("after %s: %v", took, err)
 			}
@@ -274,7 +274,7 @@ func TestStartWithOlderSettings(t *testing.T) {
 	w.inputs = "older"
 	p.starting[key{}] = w
 	// It is not ready yet.
-	if _, err := p.process(t.Context(), agent.Source{}, agent.Program{}, key{}, false); !errors.Is(err, errCold) || w.running > 0 {
+	if _, err := p.process(t.Context(), agent.Source{}, agent.Program{}, key{}, "", false); !errors.Is(err, errCold) || w.running > 0 {
 		t.Errorf("%v; %d running", err, w.running)
 	}
 }
@@ -365,11 +365,11 @@ func TestStartAheadLeavesTheProcess(t *testing.T) {
 			p, w := idlePool(), idleProcess()
 			p.agent.Warm.Single = true
 			p.starting[key{}] = w
-			go p.process(t.Context(), agent.Source{}, agent.Program{}, key{}, true)
+			go p.process(t.Context(), agent.Source{}, agent.Program{}, key{}, "", true)
 			synctest.Wait()
 			got := make(chan error, 1)
 			go func() {
-				_, err := p.process(t.Context(), agent.Source{}, agent.Program{}, key{}, false)
+				_, err := p.process(t.Context(), agent.Source{}, agent.Program{}, key{}, "", false)
 				got <- err
 			}()
 			synctest.Wait()
