@@ -236,6 +236,15 @@ type (
 	}
 )
 
+// Next says when the agent tries again, such as "tries again in 5s". Some agents do not say it: then
+// Wait is 0.
+func (r Retry) Next() string {
+	if r.Wait == 0 {
+		return "tries again"
+	}
+	return "tries again in " + r.Wait.Round(time.Second).String()
+}
+
 func (Queued) event()     {}
 func (Starting) event()   {}
 func (FellBack) event()   {}

@@ -139,7 +139,7 @@ func (p *progress) event(ev agent.Event) {
 			p.now("%s failed", ev.Name)
 		}
 	case agent.Retry:
-		p.now("%s; %s tries again in %s", ev.Kind, p.row.DisplayName, ev.Wait.Round(time.Second))
+		p.now("%s; %s %s", ev.Kind, p.row.DisplayName, ev.Next())
 	case agent.Text:
 		// Do not report this as a step: the words follow. A report right before
 		// the answer may reach a client together with it, and the TypeScript SDK

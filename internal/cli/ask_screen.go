@@ -5,7 +5,6 @@ import (
 	"io"
 	"strings"
 	"sync"
-	"time"
 	"unicode"
 
 	"pollux/internal/agent"
@@ -71,7 +70,7 @@ func (s *screen) event(ev agent.Event) {
 		s.restart()
 	case agent.Retry:
 		if !ev.Unsure {
-			s.note("%s; %s tries again in %s, and may repeat the text above", ev.Kind, s.agent.DisplayName, ev.Wait.Round(time.Second))
+			s.note("%s; %s %s, and may repeat the text above", ev.Kind, s.agent.DisplayName, ev.Next())
 			s.again = s.text.Len()
 		}
 	}

@@ -28,6 +28,7 @@ func TestScreen(t *testing.T) {
 		"another model":   {[]agent.Event{text("Half of"), agent.FellBack{Fallback: agent.Fallback{From: "pro", To: "flash", Why: "capacity"}}, agent.Started{}, text("All.")}, "All.", "Half of\npollux: the text above is incomplete, because pro failed (capacity): asking flash\nAll.\n"},
 		"asked again":     {[]agent.Event{agent.Started{}, text("Half of"), agent.Started{}, text("All.")}, "All.", "Half of\npollux: the text above is incomplete: the question is asked again\nAll.\n"},
 		"repeated":        {[]agent.Event{text("Half"), agent.Retry{Kind: agent.Capacity, Wait: 2 * time.Second}, text("Half of it")}, "Half of it", "Half\npollux: capacity; Gemini CLI tries again in 2s, and may repeat the text above\nHalf of it\n"},
+		"no wait":         {[]agent.Event{text("Half"), agent.Retry{Kind: agent.Capacity}, text(" of it")}, "Half of it", "Half\npollux: capacity; Gemini CLI tries again, and may repeat the text above\nof it\n"},
 		"continued":       {[]agent.Event{text("Half"), agent.Retry{Kind: agent.Capacity, Wait: 2 * time.Second}, text(" of it")}, "Half of it", "Half\npollux: capacity; Gemini CLI tries again in 2s, and may repeat the text above\nof it\n"},
 		"of another call": {[]agent.Event{text("Half"), agent.Retry{Kind: agent.Capacity, Unsure: true}, text(" of it")}, "Half of it", "Half of it\n"},
 		"not the answer":  {[]agent.Event{text("Half Half of it")}, "Half of it", "Half Half of it\npollux: the text above is not the whole answer, which follows\nHalf of it\n"},
