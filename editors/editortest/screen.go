@@ -103,7 +103,7 @@ func (s *Screen) Text() string {
 // Coloured returns the text on the screen with the escape sequences of its
 // colours.
 func (s *Screen) Coloured() string {
-	out, _ := s.tmux("capture-pane", "-p", "-e")
+	out, _ := s.tmux("capture-pane", "-p", "-e", "-N")
 	return out
 }
 
