@@ -11,8 +11,8 @@ import (
 )
 
 // misplaced lists what does not fit the window: its width, the buttons that decide, the
-// buttons in the text, and below 450 px the controls that are too small to tap or that
-// need a third row.
+// buttons in the text, and below 450 px or on a screen for fingers the controls that are too
+// small to tap or that need a third row.
 const misplaced = `(() => {
 	const bad = []
 	const width = document.documentElement.scrollWidth
@@ -40,13 +40,14 @@ const misplaced = `(() => {
 		const name = e.parentElement.querySelector(".name")
 		if (e.textContent && innerWidth >= 450 && name.scrollWidth > name.clientWidth && e.getBoundingClientRect().top < name.getBoundingClientRect().bottom) bad.push(name.textContent + " is cut to show " + e.textContent)
 	}
-	if (innerWidth >= 450) return bad
+	const phone = innerWidth < 450
+	if (!phone && !matchMedia("(pointer: coarse)").matches) return bad
 	const tops = new Set()
 	for (const e of document.querySelectorAll("button, select, summary, .cm-collapsedLines")) {
 		if (!e.checkVisibility()) continue
 		const r = e.getBoundingClientRect()
 		if (r.height < 40) bad.push(name(e) + " is " + r.height + " px high")
-		if (e.closest("header, nav, #bar")) tops.add(Math.round(r.top))
+		if (e.closest(phone ? "header, nav, #bar" : "header, #bar")) tops.add(Math.round(r.top))
 	}
 	if (tops.size > 2) bad.push("rows of controls at " + [...tops])
 	return bad
@@ -78,8 +79,16 @@ func TestPageNarrow(t *testing.T) {
 	files := editor.Outside{Files: []editor.OutsideFile{
 		{Path: outside.Path, Change: editor.OutsideChanged}, {Path: gone.Path, Change: editor.OutsideDeleted},
 	}}
-	for _, width := range []int64{320, 400, 768} {
-		t.Run(fmt.Sprint(width), func(t *testing.T) {
+	for _, screen := range []struct {
+		width int64
+		touch bool
+	}{{320, false}, {400, false}, {768, false}, {768, true}} {
+		width, touch := screen.width, screen.touch
+		t.Run(fmt.Sprintf("%d,touch=%t", width, touch), func(t *testing.T) {
+			var options []chromedp.EmulateViewportOption
+			if touch {
+				options = append(options, chromedp.EmulateTouch)
+			}
 			s := newStage(t, big)
 			fits := func(what string) {
 				t.Helper()
@@ -89,7 +98,7 @@ func TestPageNarrow(t *testing.T) {
 				}
 				for _, colours := range []string{"dark", "light"} {
 					s.page(theme(colours))
-					picture(t, s.ctx, fmt.Sprintf("narrow-%d-%s-%s.png", width, colours, what))
+					picture(t, s.ctx, fmt.Sprintf("narrow-%d-%t-%s-%s.png", width, touch, colours, what))
 					pale, err := chromedp.Run(s.ctx, chromedp.Evaluate[[]string](contrasts))
 					if err != nil || len(pale) > 0 {
 						t.Errorf("%s, %s: %v\n%s", what, colours, err, strings.Join(pale, "\n"))
@@ -103,7 +112,7 @@ func TestPageNarrow(t *testing.T) {
 					s.page(theme(colours), isTrue(`(e => getComputedStyle(e).color !== getComputedStyle(e.closest(".item")).color)(document.querySelector('[data-id="`+id+`"] .tags .`+class+`'))`))
 				}
 			}
-			s.page(theme("light"), chromedp.EmulateViewport(width, 640), shows("#position", "hunk 1 of 40"), shows(".cm-insertedLine", "a new line"))
+			s.page(theme("light"), chromedp.EmulateViewport(width, 640, options...), isTrue(fmt.Sprintf(`matchMedia("(pointer: coarse)").matches === %t`, touch)), shows("#position", "hunk 1 of 40"), shows(".cm-insertedLine", "a new line"))
 			s.settle()
 			fits("alone")
 			for range 19 {
