@@ -132,7 +132,7 @@ func TestPageNarrow(t *testing.T) {
 			state("gone", "deleted", "deleted")
 			state("new", "new", "new file")
 			state("ended", "ended", "agent ended")
-			s.page(shows("#reject", "Keep file"))
+			s.page(shows("#reject", "Leave it"), shows("#there", "This file was deleted outside Pollux."))
 			s.settle()
 			fits("outside")
 			s.page(chromedp.Click("#outside summary"), chromedp.Click(`//button[contains(., "gone.txt (deleted)")]`),

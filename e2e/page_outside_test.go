@@ -39,7 +39,7 @@ func TestPageOutside(t *testing.T) {
 		chromedp.Click("#outside summary"),
 		chromedp.Click(`//button[contains(., "a.txt (changed)")]`),
 		shows("#path", "a.txt"), shows("#there", "changed outside Pollux"),
-		shows(".cm-merge-a", "one"), shows("#reject", "Keep"),
+		shows(".cm-merge-a", "one"), shows("#reject", "Leave it"),
 	)
 	picture(t, ctx, "outside.png")
 	onPage(t, ctx,

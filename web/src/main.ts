@@ -408,8 +408,10 @@ function render() {
   const there = current?.diff.state === "outside";
   const orphaned = current?.diff.state === "orphaned";
   $("accept").firstElementChild!.textContent = orphaned || there ? "Save to file" : "Accept";
-  $("reject").firstElementChild!.textContent = there ? "Keep file" : orphaned ? "Discard" : "Reject";
+  $("reject").firstElementChild!.textContent = there ? "Leave it" : orphaned ? "Discard" : "Reject";
   $("there").hidden = !there;
+  $("there").textContent = current && deleted(current.diff) ? "This file was deleted outside Pollux. To restore it: Undo, then Save to file."
+    : "This file changed outside Pollux: it has this text already. Undo hunks with u, then save, or leave the file as it is.";
   const accepted = current?.diff.state === "accepted";
   const fixed = accepted ? undefined : current?.diff.readOnly;
   $("reset").hidden = Boolean(fixed);
@@ -522,15 +524,18 @@ function arrange(list: HTMLElement, rows: Row[]) {
 // recent returns what became of the last changes, and how to see or restore them.
 const recent = () => last.length ? [last.join("\n") + (keepsTexts ? "\nTo see or restore a change: pollux journal" : "")] : [];
 
+// deleted reports whether a diff is that of a file deleted outside Pollux.
+const deleted = (diff: Diff) => diff.state === "outside" && outside.files.some((f) => f.path === diff.path && f.change === "deleted");
+
 // renderTags shows the states of a diff as words, each in its colour.
 function renderTags(box: Element, item: Item) {
   const { diff } = item;
   const there = diff.state === "outside";
-  const deleted = there && outside.files.some((f) => f.path === diff.path && f.change === "deleted");
+  const gone = deleted(diff);
   const words: [string, boolean, string][] = [
-    ["new", !diff.exists && !deleted, "new file"],
-    ["deleted", deleted, "deleted"],
-    ["disk", Boolean(item.stale) || (there && diff.exists && !deleted), "changed on disk"],
+    ["new", !diff.exists && !gone, "new file"],
+    ["deleted", gone, "deleted"],
+    ["disk", Boolean(item.stale) || (there && diff.exists && !gone), "changed on disk"],
     ["ended", diff.state === "orphaned", "agent ended"],
     ["done", diff.state === "accepted", "accepted"],
     ["edited", fromLF(item.text, item.crlf) !== diff.proposed, "edited"],
