@@ -7,7 +7,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
 
 	"pollux/internal/companion"
@@ -24,6 +22,7 @@ import (
 	"pollux/internal/editor"
 	"pollux/internal/ide"
 	"pollux/internal/ide/geminiide"
+	"pollux/internal/ide/geminiide/client"
 	"pollux/internal/sys/systest"
 )
 
@@ -98,93 +97,40 @@ func (w *world) file(name, text string) string {
 	return path
 }
 
-// A cli is a connected MCP client that records the outcomes it receives.
+// A cli is a connected Gemini CLI that records the outcomes it receives.
 type cli struct {
-	*mcp.ClientSession
+	*client.CLI
 	w        *world
 	outcomes chan string
-}
-
-// A tap reads the outcomes in the wire's order, below the SDK, which does not
-// support custom notifications.
-type tap struct {
-	http.RoundTripper
-	token  string
-	onLine func(line string)
-}
-
-func (t tap) RoundTrip(req *http.Request) (*http.Response, error) {
-	req = req.Clone(req.Context())
-	req.Header.Set("Authorization", "Bearer "+t.token)
-	res, err := t.RoundTripper.RoundTrip(req)
-	if err == nil && req.Method == "GET" {
-		res.Body = &tapBody{ReadCloser: res.Body, onLine: t.onLine}
-	}
-	return res, err
-}
-
-type tapBody struct {
-	io.ReadCloser
-	onLine func(string)
-	rest   string
-}
-
-func (b *tapBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	b.rest += string(p[:n])
-	for {
-		line, rest, ok := strings.Cut(b.rest, "\n")
-		if !ok {
-			return n, err
-		}
-		b.rest = rest
-		b.onLine(line)
-	}
 }
 
 func (w *world) connect() *cli {
 	w.t.Helper()
 	c := &cli{w: w, outcomes: make(chan string, 10000)}
-	transport := &http.Transport{}
-	w.t.Cleanup(transport.CloseIdleConnections)
 	var err error
-	c.ClientSession, err = mcp.NewClient(&mcp.Implementation{Name: "streamable-http-client", Version: "1"}, nil).Connect(w.t.Context(), &mcp.StreamableClientTransport{
-		Endpoint: fmt.Sprintf("http://127.0.0.1:%d/mcp", w.host.Port()),
-		HTTPClient: &http.Client{Transport: tap{transport, w.host.Token(), func(line string) {
-			if strings.Contains(line, `"ide/diff`) {
-				c.outcomes <- strings.TrimPrefix(line, "data: ")
-			}
-		}}},
-	}, nil)
-	if err != nil {
+	if c.CLI, err = client.Dial(w.t.Context(), w.host.Port(), w.host.Token()); err != nil {
 		w.t.Fatal(err)
 	}
-	w.t.Cleanup(func() { c.ClientSession.Close() })
+	go func() {
+		for n := range c.Notifications {
+			if n.Method != geminiide.MethodContextUpdate {
+				c.outcomes <- n.Method + " " + string(n.Params)
+			}
+		}
+	}()
+	w.t.Cleanup(c.leave)
 	return c
 }
 
-func (c *cli) tool(name string, args map[string]any) (string, error) {
-	res, err := c.CallTool(context.Background(), &mcp.CallToolParams{Name: name, Arguments: args})
-	if err != nil {
-		return "", err
-	}
-	text := ""
-	for _, block := range res.Content {
-		text += block.(*mcp.TextContent).Text
-	}
-	if res.IsError {
-		return "", errors.New(text)
-	}
-	return text, nil
-}
+// leave ends the session.
+func (c *cli) leave() { c.Leave(context.Background()) }
 
 func (c *cli) openDiff(path, content string) error {
-	_, err := c.tool("openDiff", map[string]any{"filePath": path, "newContent": content})
-	return err
+	return c.OpenDiff(context.Background(), path, content)
 }
 
 func (c *cli) closeDiff(path string) (string, error) {
-	return c.tool("closeDiff", map[string]any{"filePath": path, "suppressNotification": true})
+	return c.CloseDiff(context.Background(), path)
 }
 
 // closes closes a diff, and checks the text that closeDiff returns.
@@ -214,11 +160,11 @@ func (c *cli) receives(want string) {
 }
 
 func accepted(path, text string) string {
-	return fmt.Sprintf(`{"jsonrpc":"2.0","method":"ide/diffAccepted","params":{"filePath":%q,"content":%q}}`, path, text)
+	return fmt.Sprintf(`ide/diffAccepted {"filePath":%q,"content":%q}`, path, text)
 }
 
 func rejected(path string) string {
-	return fmt.Sprintf(`{"jsonrpc":"2.0","method":"ide/diffRejected","params":{"filePath":%q}}`, path)
+	return fmt.Sprintf(`ide/diffRejected {"filePath":%q}`, path)
 }
 
 // A plugin is an attached client.
@@ -579,7 +525,7 @@ func TestCLIGone(t *testing.T) {
 	c, e := w.connect(), w.attach(true)
 	path := w.file("f", "old\r\n")
 	d := w.propose(c, e, path, "new\n")
-	c.ClientSession.Close()
+	c.leave()
 	if ch := get(t, e.changed); ch.ID != d.ID || ch.State != editor.StateOrphaned {
 		t.Errorf("the editor received %+v", ch)
 	}
@@ -687,8 +633,8 @@ func TestAcceptAsTheCLIEnds(t *testing.T) {
 	for range 20 {
 		c := w.connect()
 		d := w.propose(c, e, path, "new\n")
-		closed := make(chan error, 1)
-		go func() { closed <- c.ClientSession.Close() }()
+		closed := make(chan bool, 1)
+		go func() { c.leave(); closed <- true }()
 		e.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: "mine\n"})
 		get(t, closed)
 		if text, err := w.journal.Text(d.ID); err != nil || text != "mine\n" {
@@ -715,7 +661,7 @@ func TestStatusWhileConnecting(t *testing.T) {
 			if n := len(w.Status().Clients); n != 2 {
 				t.Errorf("two CLIs are connected, the status lists %d", n)
 			}
-			c.ClientSession.Close()
+			c.leave()
 			if n := len(w.Status().Clients); n != 1 {
 				t.Errorf("one CLI has left, the status lists %d", n)
 			}
@@ -728,7 +674,7 @@ func TestStatusWhileConnecting(t *testing.T) {
 			t.Errorf("the CLI that stays is listed in %+v", clients)
 		}
 		for _, c := range clients {
-			if c.Name != "Gemini CLI" || c.Version != "1" || c.Transport != "http" || c.Since < first[0].Since {
+			if c.Name != "Gemini CLI" || c.Version != "0" || c.Transport != "http" || c.Since < first[0].Since {
 				t.Errorf("the status lists %+v", c)
 			}
 		}
@@ -857,12 +803,12 @@ func TestModel(t *testing.T) {
 					if err != nil || res.Status != editor.StatusAccepted {
 						t.Fatalf("step %d: accept = %+v, %v", step, res, err)
 					}
-					c.expected = append(c.expected, fmt.Sprintf(`"ide/diffAccepted","params":{"filePath":%q,"content":%q}`, path, text))
+					c.expected = append(c.expected, accepted(path, text))
 					texts[d.ID], states[d.ID] = text, journal.Accepted
 					delete(c.open, path)
 				case op == 4:
 					w.rejects(e, d)
-					c.expected = append(c.expected, fmt.Sprintf(`"ide/diffRejected","params":{"filePath":%q}`, path))
+					c.expected = append(c.expected, rejected(path))
 					states[d.ID] = journal.Rejected
 					delete(c.open, path)
 				case op == 5:
@@ -880,7 +826,7 @@ func TestModel(t *testing.T) {
 			for _, c := range clis {
 				for path, d := range c.open {
 					states[d.ID] = journal.Orphaned
-					c.expected = append(c.expected, fmt.Sprintf(`"ide/diffRejected","params":{"filePath":%q}`, path))
+					c.expected = append(c.expected, rejected(path))
 				}
 				var got []string
 				for range c.expected {
@@ -890,7 +836,7 @@ func TestModel(t *testing.T) {
 				slices.Sort(c.expected[decided:])
 				slices.Sort(got[decided:])
 				for i, want := range c.expected {
-					if !strings.Contains(got[i], want) {
+					if got[i] != want {
 						t.Errorf("outcome %d is %s, want %s", i, got[i], want)
 					}
 				}

@@ -161,7 +161,7 @@ func TestWhatCannotBeDisplayedIsAnsweredInTheTerminal(t *testing.T) {
 	if err := c.openDiff(path, "newer\n"); err != nil {
 		t.Fatal(err)
 	}
-	c.ClientSession.Close()
+	c.leave()
 	waitUntil(t, func() bool { return len(w.Status().Diffs) == 0 })
 	if entry, err := w.journal.Get(id); err != nil || entry.State != journal.Closed {
 		t.Errorf("the journal has %+v, %v", entry, err)
@@ -232,7 +232,7 @@ func TestDecisionsStayInTheWorkspace(t *testing.T) {
 				_, err := e.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: "new\n", Overwrite: version})
 				wantSays(t, err, "now leads to "+outside)
 			}
-			c.ClientSession.Close()
+			c.leave()
 			get(t, e.changed)
 			_, err := e.Save(t.Context(), editor.DiffAccept{ID: d.ID, Content: "new\n"})
 			wantSays(t, err, "now leads to "+outside)
@@ -255,7 +255,7 @@ func TestSavedOnce(t *testing.T) {
 		w.file("f", "old\n")
 		c := w.connect()
 		d := w.propose(c, views[0], path, "new\n")
-		c.ClientSession.Close()
+		c.leave()
 		get(t, views[0].changed)
 		saved := make(chan string, len(views))
 		var all sync.WaitGroup

@@ -123,7 +123,7 @@ func TestEntryIsMadeAgain(t *testing.T) {
 	wantEntry(t, w, d, "mine\n")
 
 	// The same for a diff whose CLI has ended.
-	c.ClientSession.Close()
+	c.leave()
 	get(t, e.changed)
 	get(t, e.texts) // that it ended: the journal has the state
 	w.journal.Wait()
@@ -169,7 +169,7 @@ func TestRestoreFollowsTheAgentsRules(t *testing.T) {
 	} {
 		c, path := w.connect(), w.file("f", tt.old)
 		d := w.propose(c, e, path, tt.proposed)
-		c.ClientSession.Close()
+		c.leave()
 		get(t, e.changed)
 		res, err := e.Save(t.Context(), editor.DiffAccept{ID: d.ID, Content: tt.saved})
 		if err != nil || res.Status != editor.StatusAccepted {

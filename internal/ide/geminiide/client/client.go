@@ -17,6 +17,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -64,6 +65,7 @@ type CLI struct {
 	http     http.Client
 	session  string
 	protocol string // the negotiated version
+	calls    atomic.Int64
 	stream   func() // ends the stream
 }
 
@@ -214,7 +216,8 @@ type Result struct {
 // CallTool calls a tool and returns its result, which may report an error.
 func (c *CLI) CallTool(ctx context.Context, tool string, args map[string]any) (Result, error) {
 	params := map[string]any{"name": tool, "arguments": args}
-	answer, err := c.post(ctx, map[string]any{"id": 3, "method": "tools/call", "params": params})
+	id := 2 + int(c.calls.Add(1)) // after the requests of Greet
+	answer, err := c.post(ctx, map[string]any{"id": id, "method": "tools/call", "params": params})
 	if err != nil {
 		return Result{}, err
 	}
