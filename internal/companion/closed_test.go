@@ -18,9 +18,7 @@ func TestHowAClosedChangeEnded(t *testing.T) {
 }
 
 func testHowAClosedChangeEnded(t *testing.T) {
-	c := newBare(t)
-	v := c.view(t)
-	s := c.connect(t, newFakeSession())
+	c, v, s := newReview(t)
 	ids := make(map[string]string)
 	for _, tt := range []struct {
 		name  string
@@ -95,9 +93,7 @@ func TestYesInTheTerminalWithoutTheEdits(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := newBare(t)
-				v := c.view(t)
-				s := c.connect(t, newFakeSession())
+				c, v, s := newReview(t)
 				path := filepath.Join(c.dir, "f")
 				writeFile(t, path, "old\n")
 				d := c.propose(t, s, v, Proposal{Path: path, Text: "new\n"})
@@ -133,9 +129,7 @@ func TestYesInTheTerminalWithoutTheEdits(t *testing.T) {
 // The terminal of `pollux run` was closed while a change was pending. The journal and the
 // page said that the user had rejected it.
 func TestEndIsNoRejection(t *testing.T) {
-	c := newBare(t)
-	v := c.view(t)
-	s := c.connect(t, newFakeSession())
+	c, v, s := newReview(t)
 	path := filepath.Join(c.dir, "f")
 	d := c.propose(t, s, v, Proposal{Path: path, Text: "new\n"})
 	c.Stop()

@@ -251,6 +251,13 @@ func (w *world) accepts(e *plugin, d editor.Diff, text string) {
 	}
 }
 
+// newReview returns a world with a CLI, an editor and a file that can be changed.
+func newReview(t *testing.T) (w *world, c *cli, e *plugin, path string) {
+	t.Helper()
+	w = newWorld(t, nil)
+	return w, w.connect(), w.attach(true), w.file("f", "old\n")
+}
+
 func (w *world) rejects(e *plugin, d editor.Diff) {
 	w.t.Helper()
 	if err := e.Reject(w.t.Context(), d.ID); err != nil {
@@ -361,9 +368,7 @@ func TestOpenDiffRefusals(t *testing.T) {
 }
 
 func TestAcceptRejectClose(t *testing.T) {
-	w := newWorld(t, nil)
-	c, e := w.connect(), w.attach(true)
-	path := w.file("f", "old\n")
+	w, c, e, path := newReview(t)
 
 	d := w.propose(c, e, path, "new\n")
 	w.edits(e, d, "edited\n")
@@ -403,9 +408,7 @@ func TestAcceptRejectClose(t *testing.T) {
 // An agent may write doubled slashes, and on Windows slashes. Editors get the name that
 // they use, and the agent gets its own back.
 func TestSpellingsOfAPath(t *testing.T) {
-	w := newWorld(t, nil)
-	c, e := w.connect(), w.attach(true)
-	path := w.file("f", "old\n")
+	w, c, e, path := newReview(t)
 	project := filepath.ToSlash(w.project)
 	spellings := []string{project + "/f", project + "//f", project + "/.///f", project + "/./f", project + "/f/"}
 	for i, spelling := range spellings {
@@ -439,9 +442,7 @@ func TestSpellingsOfAPath(t *testing.T) {
 
 func TestSupersededDiffIsNotAnswered(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
-	c, e := w.connect(), w.attach(true)
-	path := w.file("f", "old\n")
+	w, c, e, path := newReview(t)
 	for _, text := range []string{"1\n", "2\n"} {
 		if err := c.openDiff(path, text); err != nil {
 			t.Fatal(err)
@@ -457,9 +458,7 @@ func TestSupersededDiffIsNotAnswered(t *testing.T) {
 }
 
 func TestConflictAndEmpty(t *testing.T) {
-	w := newWorld(t, nil)
-	c, e := w.connect(), w.attach(true)
-	path := w.file("f", "old\n")
+	w, c, e, path := newReview(t)
 	d := w.propose(c, e, path, "new\n")
 	accept := func(content, overwrite string) editor.DiffAcceptResult {
 		t.Helper()
@@ -606,9 +605,7 @@ func TestCloseAsksTheOneWhoEdited(t *testing.T) {
 
 // Text typed just before a diff ends in another way is also kept.
 func TestLateEditsAreKept(t *testing.T) {
-	w := newWorld(t, nil)
-	c, e := w.connect(), w.attach(true)
-	path := w.file("f", "old\n")
+	w, c, e, path := newReview(t)
 	for i := range 2 {
 		d := w.propose(c, e, path, "new\n")
 		typed := fmt.Sprintf("typed %d\n", i)
@@ -690,9 +687,7 @@ func TestStatusWhileConnecting(t *testing.T) {
 // wait for it.
 func TestLateFailureAnswersTheCLI(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
-	c, e := w.connect(), w.attach(true)
-	path := w.file("f", "old\n")
+	_, c, e, path := newReview(t)
 	e.mu.Lock()
 	e.fail = errors.New("no window")
 	if err := c.openDiff(path, "new\n"); err != nil { // after openAck
@@ -861,9 +856,7 @@ func TestModel(t *testing.T) {
 // the editor.
 func TestCloseBeforeOpenHasAnswered(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
-	c, e := w.connect(), w.attach(true)
-	path := w.file("f", "old\n")
+	w, c, e, path := newReview(t)
 	e.mu.Lock() // the editor is busy
 	opened := make(chan error, 1)
 	go func() { opened <- c.openDiff(path, "new\n") }()

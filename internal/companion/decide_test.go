@@ -77,9 +77,7 @@ func TestAcceptedAndWritten(t *testing.T) {
 // The user accepts and immediately leaves the editor; the CLI writes meanwhile.
 func TestAcceptAndLeave(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
-	c, e := w.connect(), w.attach(true)
-	path := w.file("f", "old\n")
+	w, c, e, path := newReview(t)
 	d := w.propose(c, e, path, "new\n")
 	w.accepts(e, d, "new\n")
 	go func() {

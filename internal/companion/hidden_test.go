@@ -11,8 +11,7 @@ import (
 
 // Claude Code asked about files outside the workspace, and no program showed the change.
 func TestHiddenChangeOutsideTheWorkspace(t *testing.T) {
-	c := newBare(t)
-	s, v := c.connect(t, newFakeSession()), c.view(t)
+	c, v, s := newReview(t)
 	dir := realDir(t)
 	outside := filepath.Join(dir, "outside")
 	writeFile(t, outside, "old\n")

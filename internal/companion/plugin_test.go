@@ -61,9 +61,7 @@ func TestHunksOfADiff(t *testing.T) {
 // an accept, and when a CLI writes without asking.
 func TestFileChanged(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
-	c, e := w.connect(), w.attach(true)
-	path := w.file("f", "old\n")
+	w, c, e, path := newReview(t)
 	changed := func(path string) {
 		t.Helper()
 		if got := get(t, e.files); got.Path != path {

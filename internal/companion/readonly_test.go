@@ -11,8 +11,7 @@ import (
 // An agent that ignores edits receives none, and nothing makes it overwrite a file that
 // has changed.
 func TestReadOnly(t *testing.T) {
-	c := newBare(t)
-	s, v := c.connect(t, newFakeSession()), c.view(t)
+	c, v, s := newReview(t)
 	path := filepath.Join(c.dir, "a")
 	writeFile(t, path, "old\n")
 	p := Proposal{Path: path, Text: "new\n", ReadOnly: "it ignores edits"}

@@ -53,9 +53,7 @@ func TestTextIsWrittenLater(t *testing.T) {
 		"close":  {func(_ *world, c *cli, _ *plugin, d editor.Diff) { c.closes(d.Path, "mine\n") }, "mine\n", journal.Closed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, nil)
-			c, e := w.connect(), w.attach(true)
-			path := w.file("f", "old\n")
+			w, c, e, path := newReview(t)
 			d := w.propose(c, e, path, "new\n")
 			repair := w.breakJournal()
 			for _, text := range []string{"m\n", "mine\n"} {

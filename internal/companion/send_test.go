@@ -334,9 +334,7 @@ func TestSendExcluded(t *testing.T) {
 
 // A paste into the terminal of an agent that asks about a change could be its answer.
 func TestSendWhileADiffIsOpen(t *testing.T) {
-	c := newBare(t)
-	v := c.view(t)
-	s := c.connect(t, newFakeSession())
+	c, v, s := newReview(t)
 	path := filepath.Join(c.dir, "a.txt")
 	writeFile(t, path, "a\n")
 	d := c.propose(t, s, v, Proposal{Path: path, Text: "b\n"})

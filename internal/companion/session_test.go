@@ -239,6 +239,13 @@ func (b *bare) keeps(t *testing.T, id, want string) {
 	}
 }
 
+// newReview returns a companion with a view and an agent.
+func newReview(t *testing.T) (*bare, *view, *fakeSession) {
+	t.Helper()
+	b := newBare(t)
+	return b, b.view(t), b.connect(t, newFakeSession())
+}
+
 // A limitedSession is an agent that cannot do everything.
 type limitedSession struct{ *fakeSession }
 
@@ -388,9 +395,7 @@ func TestAgentWithoutRules(t *testing.T) {
 
 // Two spellings of a path are one diff of a session. The session gets its own spelling.
 func TestSpellingsAreOneDiff(t *testing.T) {
-	c := newBare(t)
-	v := c.view(t)
-	s := c.connect(t, newFakeSession())
+	c, v, s := newReview(t)
 	path := filepath.Join(c.dir, "f")
 	doubled := Proposal{Path: c.dir + "//f", Text: "new\n"}
 	if d := c.propose(t, s, v, doubled); d.Path != path {
@@ -490,9 +495,7 @@ func TestAgentWithoutName(t *testing.T) {
 // An agent's call may be blocked until its proposal is resolved, so a proposal
 // without a decision is resolved, too.
 func TestEveryProposalIsResolved(t *testing.T) {
-	c := newBare(t)
-	e := c.view(t)
-	s := c.connect(t, newFakeSession())
+	c, e, s := newReview(t)
 	propose := func(path, text string) Proposal {
 		t.Helper()
 		p := Proposal{Path: path, Text: text}

@@ -21,9 +21,8 @@ type settling struct {
 }
 
 func newSettling(t *testing.T) *settling {
-	b := newBare(t)
-	s := b.connect(t, newFakeSession())
-	return &settling{b, b.view(t), s}
+	b, v, s := newReview(t)
+	return &settling{b, v, s}
 }
 
 // accept proposes a text for a file and accepts another one. It returns the file's path.

@@ -133,9 +133,7 @@ func TestPageLoadedAgain(t *testing.T) {
 // The warning that a change cannot be displayed stayed after the user had answered in the
 // terminal.
 func TestNoticeIsWithdrawn(t *testing.T) {
-	c := newBare(t)
-	v := c.view(t)
-	s := c.connect(t, newFakeSession())
+	c, v, s := newReview(t)
 	path := filepath.Join(c.dir, "f")
 	if err := c.Propose(s, Proposal{Path: path, Binary: "it is binary"}); err != nil {
 		t.Fatal(err)
