@@ -68,6 +68,7 @@ var allowed = map[string][]string{
 	"pollux/internal/ide/asking":                {"jsontoml", "sys"},
 	"pollux/internal/ide/attach":                {"companion", "editor", "mcp"},
 	"pollux/internal/ide/blocking":              {"companion", "crash", "editor", "gate", "ide/attach", "mcp", "outbox", "paths", "sys", "termtext"},
+	"pollux/internal/ide/blocking/blockingtest": {"companion", "ide/attach"},
 	"pollux/internal/ide/claudeide":             {"companion", "crash", "editor", "gate", "ide/asking", "ide/attach", "ide/blocking", "mcp", "inputline", "paths", "sys", "termtext"},
 	"pollux/internal/ide/claudeide/checks":      {"doctor", "ide/asking", "ide/blocking", "ide/claudeide", "paths", "sys"},
 	"pollux/internal/ide/codexide":              {"companion", "crash", "editor", "gate", "ide/asking", "inputline", "outbox", "paths", "sys"},
@@ -115,7 +116,7 @@ var ground = []string{"crash", "gate", "git", "hunk", "inputline", "jsonl", "jso
 
 // shared are the packages below agent and ide that name no agent; agent/agents is the
 // table of agents.
-var shared = []string{"agent", "agent/acp", "agent/checks", "agent/pool", "agent/program", "agent/queue", "agent/shared", "agent/shared/checks", "ide/asking", "ide/attach", "ide/blocking"}
+var shared = []string{"agent", "agent/acp", "agent/checks", "agent/pool", "agent/program", "agent/queue", "agent/shared", "agent/shared/checks", "ide/asking", "ide/attach", "ide/blocking", "ide/blocking/blockingtest"}
 
 // brokenRule returns the rule of docs/ARCHITECTURE.md that an import breaks, if
 // it breaks one. Both names are without pollux/internal/.

@@ -41,7 +41,7 @@ func TestContext(t *testing.T) {
 		open := func(path string, line int) companion.File {
 			return companion.File{Path: path, Active: true, Cursor: cursor(line, 1)}
 		}
-		f.backend.setContext(open("/project/a", 3))
+		f.backend.setFiles(open("/project/a", 3))
 		a, other := f.connect("claude-code"), f.connect("opencode")
 		expect := func(after time.Duration, wants ...string) {
 			t.Helper()
@@ -58,9 +58,9 @@ func TestContext(t *testing.T) {
 		expect(1099*time.Millisecond, "", "")
 		expect(time.Millisecond, "/project/a:2", "/project/a:3")
 		expect(time.Hour, "", "")
-		f.backend.setContext(open("/project/a", 3)) // the same
+		f.backend.setFiles(open("/project/a", 3)) // the same
 		expect(0, "", "")
-		f.backend.setContext(open("/project/b", 1))
+		f.backend.setFiles(open("/project/b", 1))
 		expect(0, "/project/b:0", "/project/b:1")
 		expect(time.Hour, "", "")
 		a.answer(a.request("tools/list", "{}"))
@@ -69,7 +69,7 @@ func TestContext(t *testing.T) {
 		a.answer(a.call(toolCloseAll, "{}")) // a prompt: the times start again
 		expect(0, "/project/b:0", "")
 		expect(399*time.Millisecond, "", "")
-		f.backend.setContext(open("/outside", 1))
+		f.backend.setFiles(open("/outside", 1))
 		expect(0, ":0", ":0")
 		expect(time.Millisecond, ":0", "")
 		expect(1100*time.Millisecond, ":0", "")
@@ -88,7 +88,7 @@ func TestContextThatNobodyReads(t *testing.T) {
 		other.files()
 		a.stopReading()
 		for i := range 100 {
-			f.backend.setContext(companion.File{Path: "/project/a", Active: true, Cursor: cursor(i+1, 1)})
+			f.backend.setFiles(companion.File{Path: "/project/a", Active: true, Cursor: cursor(i+1, 1)})
 			if got, want := other.files(), fmt.Sprintf("/project/a:%d", i); got != want {
 				t.Fatalf("%s, want %s", got, want)
 			}

@@ -78,7 +78,7 @@ func TestMentionFails(t *testing.T) {
 			t.Errorf("to an agent that does not read: %v", err)
 		}
 		a.ws.CloseNow()
-		receive(t, f.backend.gone)
+		receive(t, f.backend.Gone)
 		if err := a.session.Mention(t.Context(), "/a", 0, 0); !errors.Is(err, errEnded) {
 			t.Errorf("to an agent that has ended: %v", err)
 		}
@@ -149,7 +149,7 @@ func TestFolder(t *testing.T) {
 				with := strings.Replace(initialize("claude-code"), "{}", `{"roots":{"listChanged":true}}`, 1)
 				a.answer(a.request("initialize", with))
 				a.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-				a.session = receive(t, f.backend.joined)
+				a.session = receive(t, f.backend.Joined)
 				asked := receive(t, a.answers)
 				if asked.Method != "roots/list" {
 					t.Fatalf("asked for %s", asked.Method)

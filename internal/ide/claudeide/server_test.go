@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -22,100 +21,28 @@ import (
 	"pollux/internal/companion"
 	"pollux/internal/editor"
 	"pollux/internal/ide/attach"
+	"pollux/internal/ide/blocking/blockingtest"
 	"pollux/internal/sys/systest"
 )
 
 func TestMain(m *testing.M) { systest.VerifyTestMain(m) }
 
-// A backend is a companion with one rule of the real one: a proposal replaces the one
-// that the session has for the same file.
+// A backend is a companion whose editors may show changes and report problems.
 type backend struct {
-	attach.Backend // the methods that are not used
-
-	roots    []string
-	proposed chan companion.Proposal
-	joined   chan *Session
-	gone     chan *Session
-	changed  chan *Session
-	// propose, if set, runs before a proposal is shown. Its error is Propose's.
-	propose func(companion.Proposal) error
+	*blockingtest.Backend[*Session]
+	roots   []string
+	changed chan *Session
 	// diagnostics, if set, answers Diagnostics and BeforeWrite.
 	diagnostics func(path string) ([]editor.FileDiagnostics, error)
 	written     bool // BeforeWrite was called, and AfterWrites was not since
 
-	mu       sync.Mutex
-	hidden   bool // nothing shows changes
-	context  companion.Context
-	open     map[diffKey]companion.Proposal
-	sessions map[*Session]bool
-	acted    []*Session
-}
-
-type diffKey struct {
-	session *Session
-	path    string
+	mu     sync.Mutex
+	hidden bool // nothing shows changes
+	acted  []*Session
 }
 
 func newBackend() *backend {
-	return &backend{
-		proposed: make(chan companion.Proposal, 100), joined: make(chan *Session, 100), gone: make(chan *Session, 100),
-		changed: make(chan *Session, 100), open: make(map[diffKey]companion.Proposal), sessions: make(map[*Session]bool),
-	}
-}
-
-func (b *backend) Connect(s companion.Session) {
-	b.mu.Lock()
-	b.sessions[s.(*Session)] = true
-	b.mu.Unlock()
-	s.ContextChanged()
-	b.joined <- s.(*Session)
-}
-
-func (b *backend) Disconnect(s companion.Session) {
-	b.mu.Lock()
-	delete(b.sessions, s.(*Session))
-	b.mu.Unlock()
-	b.gone <- s.(*Session)
-}
-
-func (b *backend) Propose(s companion.Session, p companion.Proposal) error {
-	if b.propose != nil {
-		if err := b.propose(p); err != nil {
-			return err
-		}
-	}
-	b.mu.Lock()
-	key := diffKey{s.(*Session), p.Path}
-	if !b.sessions[key.session] {
-		b.mu.Unlock()
-		panic("a proposal of a session that is not connected")
-	}
-	if old, ok := b.open[key]; ok {
-		s.Resolve(old, companion.Outcome{Superseded: true}, func(error) {})
-	}
-	b.open[key] = p
-	b.mu.Unlock()
-	b.proposed <- p
-	return nil
-}
-
-var errNoDiff = errors.New("no such diff")
-
-func (b *backend) Withdraw(s companion.Session, path string) (string, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	key := diffKey{s.(*Session), path}
-	if _, ok := b.open[key]; !ok {
-		return "", errNoDiff
-	}
-	delete(b.open, key)
-	return "", nil
-}
-
-func (b *backend) Context() companion.Context {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.context
+	return &backend{Backend: blockingtest.New[*Session](), changed: make(chan *Session, 100)}
 }
 
 func (b *backend) Roots() []string { return b.roots }
@@ -160,38 +87,8 @@ func (b *backend) setShows(shows bool) {
 	b.hidden = !shows
 }
 
-// resolve decides about the diff that a session has for a path. The result receives
-// what done was called with.
-func (b *backend) resolve(s *Session, path string, o companion.Outcome) <-chan error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	key := diffKey{s, path}
-	p, ok := b.open[key]
-	if !ok {
-		panic("no diff is open for " + path)
-	}
-	delete(b.open, key)
-	done := make(chan error, 2) // a second call would be seen
-	s.Resolve(p, o, func(err error) { done <- err })
-	return done
-}
-
-// opened returns how many diffs are open.
-func (b *backend) opened() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return len(b.open)
-}
-
-// setContext replaces the context and announces it, as a companion does.
-func (b *backend) setContext(files ...companion.File) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.context = companion.Context{Files: files}
-	for s := range b.sessions {
-		s.ContextChanged()
-	}
-}
+// setFiles sets the open files.
+func (b *backend) setFiles(files ...companion.File) { b.SetContext(companion.Context{Files: files}) }
 
 // A fixture is a server that serves on a network.
 type fixture struct {
@@ -365,7 +262,7 @@ func (f *fixture) connect(name string) *agent {
 	f.t.Helper()
 	a := f.dial(true)
 	a.initialize(name)
-	a.session = receive(f.t, f.backend.joined)
+	a.session = receive(f.t, f.backend.Joined)
 	return a
 }
 
@@ -426,7 +323,7 @@ func (a *agent) openDiff(path, text, tab string) (id int) {
 func (a *agent) show(path, text, tab string) (id int) {
 	a.f.t.Helper()
 	id = a.openDiff(path, text, tab)
-	receive(a.f.t, a.f.backend.proposed)
+	receive(a.f.t, a.f.backend.Proposed)
 	return id
 }
 
@@ -590,7 +487,7 @@ func TestClose(t *testing.T) {
 			a := f.connect("claude-code")
 			a.show("/project/a", "a", "tab")
 			a.stopReading()
-			done := f.backend.resolve(a.session, "/project/a", companion.Outcome{})
+			done := f.backend.Resolve(a.session, "/project/a", companion.Outcome{})
 			t.Cleanup(func() {
 				for len(a.answers) > 0 {
 					<-a.answers
@@ -645,7 +542,7 @@ func TestNoViews(t *testing.T) {
 		decided := a.show("/project/a", "a", "tab")
 		undecided := a.show("/project/b", "b", "other tab")
 		f.backend.setShows(false)
-		done := f.backend.resolve(a.session, "/project/a", companion.Outcome{})
+		done := f.backend.Resolve(a.session, "/project/a", companion.Outcome{})
 		begun := time.Now()
 		f.ViewsChanged()
 		a.want(decided, "DIFF_REJECTED|tab")
@@ -654,7 +551,7 @@ func TestNoViews(t *testing.T) {
 			t.Errorf("it took %s: an undecided change delays the end", took)
 		}
 		delivered(t, done)
-		receive(t, f.backend.gone)
+		receive(t, f.backend.Gone)
 		select {
 		case m := <-a.answers:
 			t.Errorf("an answer to %d: %s", undecided, m)
@@ -672,7 +569,7 @@ func TestCloseDelivers(t *testing.T) {
 				id := a.show("/project/a", "a", "tab")
 				a.stopReading()
 				f.backend.setShows(views)
-				done := f.backend.resolve(a.session, "/project/a", companion.Outcome{})
+				done := f.backend.Resolve(a.session, "/project/a", companion.Outcome{})
 				f.ViewsChanged()
 				synctest.Wait() // without views, the sessions are about to end
 				go f.close()
@@ -680,7 +577,7 @@ func TestCloseDelivers(t *testing.T) {
 				a.want(id, "DIFF_REJECTED|tab")
 				delivered(t, done)
 				receive(t, a.ended)
-				receive(t, f.backend.gone)
+				receive(t, f.backend.Gone)
 			})
 		})
 	}
@@ -691,11 +588,11 @@ func TestNoViewsAndNobodyReads(t *testing.T) {
 	withClaude(t, func(t *testing.T, f *fixture, a *agent) {
 		a.show("/project/a", "a", "tab")
 		a.stopReading()
-		done := f.backend.resolve(a.session, "/project/a", companion.Outcome{})
+		done := f.backend.Resolve(a.session, "/project/a", companion.Outcome{})
 		f.backend.setShows(false)
 		begun := time.Now()
 		f.ViewsChanged()
-		receive(t, f.backend.gone)
+		receive(t, f.backend.Gone)
 		if took := time.Since(begun); took > flushTimeout {
 			t.Errorf("it took %s", took)
 		}

@@ -29,7 +29,7 @@ func TestInitialize(t *testing.T) {
 		}
 		a.want(a.call("getDiagnostics", systest.InJSON(`{"uri":"file:///project/a"}`)), "[]")
 		a.ws.CloseNow()
-		if receive(t, f.backend.gone) != a.session {
+		if receive(t, f.backend.Gone) != a.session {
 			t.Error("another session has ended")
 		}
 	})
@@ -55,7 +55,7 @@ func TestOpencode(t *testing.T) {
 		id := a.request("initialize", strings.Replace(initialize("opencode"), "1.2", placeholder, 1))
 		a.answer(id)
 		a.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-		session := receive(t, a.f.backend.joined)
+		session := receive(t, a.f.backend.Joined)
 		if name, version := session.Client(); name != "opencode" || version != "" || session.Limits() == "" {
 			t.Errorf("connected: %q %q, %q", name, version, session.Limits())
 		}
@@ -82,11 +82,11 @@ func TestOpenDiff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			withClaude(t, func(t *testing.T, f *fixture, a *agent) {
 				id := a.openDiff("/project/a <&>", "new\n", "tab")
-				if p := receive(t, f.backend.proposed); p != (companion.Proposal{Path: "/project/a <&>", Text: "new\n", Hidden: true}) {
+				if p := receive(t, f.backend.Proposed); p != (companion.Proposal{Path: "/project/a <&>", Text: "new\n", Hidden: true}) {
 					t.Errorf("the proposal is %+v", p)
 				}
 				a.silent()
-				done := f.backend.resolve(a.session, "/project/a <&>", tt.outcome)
+				done := f.backend.Resolve(a.session, "/project/a <&>", tt.outcome)
 				a.want(id, tt.want)
 				delivered(t, done)
 				// The agent closes the tab twice.
@@ -105,7 +105,7 @@ func TestOpenDiff(t *testing.T) {
 // A call that opens no diff has an answer, too.
 func TestOpenDiffFails(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
-		f.backend.propose = func(companion.Proposal) error { return errors.New("it cannot be shown") }
+		f.backend.OnPropose = func(companion.Proposal) error { return errors.New("it cannot be shown") }
 		a := f.connect("claude-code")
 		a.want(a.openDiff("/project/a", "a", "tab"), "isError: it cannot be shown")
 		for args, want := range map[string]string{
@@ -153,7 +153,7 @@ func TestWithdrawn(t *testing.T) {
 				}
 				a.silent()
 				other.silent()
-				if n := f.backend.opened(); n != 4-len(tt.closed) {
+				if n := f.backend.Open(); n != 4-len(tt.closed) {
 					t.Errorf("%d diffs are open", n)
 				}
 			})
@@ -166,7 +166,7 @@ func TestWithdrawn(t *testing.T) {
 func TestOrderOfCalls(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		opening, shown := make(chan bool, 10), make(chan bool)
-		f.backend.propose = func(companion.Proposal) error { opening <- true; <-shown; return nil }
+		f.backend.OnPropose = func(companion.Proposal) error { opening <- true; <-shown; return nil }
 		a := f.connect("claude-code")
 		first := a.openDiff("/project/a", "first", "tab")
 		receive(t, opening)
@@ -182,11 +182,11 @@ func TestOrderOfCalls(t *testing.T) {
 		a.want(closing, "TAB_CLOSED")
 		a.want(second, "isError: "+blocking.ErrUndecided.Error())
 		for _, want := range []string{"first", "second", "third"} {
-			if p := receive(t, f.backend.proposed); p.Text != want {
+			if p := receive(t, f.backend.Proposed); p.Text != want {
 				t.Errorf("proposed %s, want %s", p.Text, want)
 			}
 		}
-		done := f.backend.resolve(a.session, "/project/a", companion.Outcome{Accepted: true, Text: "x"})
+		done := f.backend.Resolve(a.session, "/project/a", companion.Outcome{Accepted: true, Text: "x"})
 		a.want(third, "FILE_SAVED|x")
 		delivered(t, done)
 	})
@@ -200,11 +200,11 @@ func TestSameTab(t *testing.T) {
 			ids = append(ids, a.openDiff(path, "x", "tab"))
 		}
 		for range ids {
-			receive(t, f.backend.proposed)
+			receive(t, f.backend.Proposed)
 		}
 		a.want(ids[1], "isError: "+blocking.ErrUndecided.Error())
 		for i, path := range map[int]string{0: "/project/a", 2: "/project/b"} {
-			done := f.backend.resolve(a.session, path, companion.Outcome{Accepted: true, Text: path})
+			done := f.backend.Resolve(a.session, path, companion.Outcome{Accepted: true, Text: path})
 			a.want(ids[i], "FILE_SAVED|"+path)
 			delivered(t, done)
 		}
@@ -221,7 +221,7 @@ func TestCanceled(t *testing.T) {
 			t.Fatal(id)
 		}
 		a.want(id, "DIFF_REJECTED|tab")
-		f.backend.resolve(a.session, "/project/b", companion.Outcome{})
+		f.backend.Resolve(a.session, "/project/b", companion.Outcome{})
 		a.want(other, "DIFF_REJECTED|tab")
 	})
 }
@@ -233,13 +233,13 @@ func TestAgentEnds(t *testing.T) {
 		a.show("/project/a", "x", "tab")
 		a.show("/project/b", "x", "tab")
 		a.ws.CloseNow()
-		if s := receive(t, f.backend.gone); s != a.session {
+		if s := receive(t, f.backend.Gone); s != a.session {
 			t.Error("another session has ended")
 		}
-		if n := f.backend.opened(); n != 2 {
+		if n := f.backend.Open(); n != 2 {
 			t.Errorf("%d diffs are left", n)
 		}
-		if err := receive(t, f.backend.resolve(a.session, "/project/a", companion.Outcome{Accepted: true})); err == nil {
+		if err := receive(t, f.backend.Resolve(a.session, "/project/a", companion.Outcome{Accepted: true})); err == nil {
 			t.Error("an outcome was delivered after the end")
 		}
 		synctest.Wait()

@@ -82,7 +82,7 @@ func TestLockStays(t *testing.T) {
 		l := only(t, cfg.Dir)
 		trusts := func(trusted *bool, want bool) {
 			t.Helper()
-			b.setContext(companion.Context{Trusted: trusted})
+			b.SetContext(companion.Context{Trusted: trusted})
 			time.Sleep(2 * blocking.CheckInterval)
 			if got := only(t, cfg.Dir); got.IsTrusted != want || got.Path != l.Path {
 				t.Errorf("%+v", got)

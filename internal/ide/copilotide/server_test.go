@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,68 +22,18 @@ import (
 	"pollux/internal/companion"
 	"pollux/internal/editor"
 	"pollux/internal/ide/attach"
+	"pollux/internal/ide/blocking/blockingtest"
 	"pollux/internal/sys/systest"
 )
 
 func TestMain(m *testing.M) { systest.VerifyTestMain(m) }
 
-// A backend is a companion with one rule of the real one: a proposal replaces the one
-// that the session has for the same file.
+// A backend is a companion with a problem in its project.
 type backend struct {
-	attach.Backend // the methods that are not used
-
-	proposed chan companion.Proposal
-	joined   chan *Session
-	gone     chan *Session
-	refuses  error // of Propose
-
-	mu       sync.Mutex
-	context  companion.Context
-	open     map[string]companion.Proposal // by path
-	sessions map[*Session]bool
+	*blockingtest.Backend[*Session]
 }
 
-func (b *backend) Connect(s companion.Session) {
-	b.mu.Lock()
-	b.sessions[s.(*Session)] = true
-	b.mu.Unlock()
-	s.ContextChanged()
-	b.joined <- s.(*Session)
-}
-
-func (b *backend) Disconnect(s companion.Session) {
-	b.mu.Lock()
-	delete(b.sessions, s.(*Session))
-	b.mu.Unlock()
-	b.gone <- s.(*Session)
-}
-
-func (b *backend) Propose(s companion.Session, p companion.Proposal) error {
-	if b.refuses != nil {
-		return b.refuses
-	}
-	b.mu.Lock()
-	b.open[p.Path] = p
-	b.mu.Unlock()
-	b.proposed <- p
-	return nil
-}
-
-func (b *backend) Withdraw(s companion.Session, path string) (string, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if _, ok := b.open[path]; !ok {
-		return "", errors.New("no such diff")
-	}
-	delete(b.open, path)
-	return "", nil
-}
-
-func (b *backend) Context() companion.Context {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.context
-}
+func newBackend() *backend { return &backend{blockingtest.New[*Session]()} }
 
 // Diagnostics returns one problem of the file, or the only one in the project.
 func (b *backend) Diagnostics(_ context.Context, path string) ([]editor.FileDiagnostics, error) {
@@ -95,34 +44,6 @@ func (b *backend) Diagnostics(_ context.Context, path string) ([]editor.FileDiag
 }
 
 func (b *backend) Roots() []string { return []string{"/project"} }
-
-// setContext replaces the context and announces it, as a companion does.
-func (b *backend) setContext(c companion.Context) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.context = c
-	for s := range b.sessions {
-		s.ContextChanged()
-	}
-}
-
-// resolve decides about the diff for a path. The result receives what done was called
-// with.
-func (b *backend) resolve(s *Session, path string, o companion.Outcome) <-chan error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	p := b.open[path]
-	delete(b.open, path)
-	done := make(chan error, 2) // a second call would be seen
-	s.Resolve(p, o, func(err error) { done <- err })
-	return done
-}
-
-func (b *backend) opened() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return len(b.open)
-}
 
 // useNetwork makes a server listen on a network.
 func useNetwork(s *Server) {
@@ -136,13 +57,6 @@ type fixture struct {
 	t       *testing.T
 	backend *backend
 	client  *http.Client
-}
-
-func newBackend() *backend {
-	return &backend{
-		proposed: make(chan companion.Proposal, 100), joined: make(chan *Session, 100), gone: make(chan *Session, 100),
-		open: make(map[string]companion.Proposal), sessions: make(map[*Session]bool),
-	}
 }
 
 func config(t *testing.T, b *backend) Config {
@@ -250,7 +164,7 @@ func (f *fixture) connect() *agent {
 	if f.read(res); res.StatusCode != http.StatusAccepted {
 		f.t.Fatal(res.Status)
 	}
-	a.session = receive(f.t, f.backend.joined)
+	a.session = receive(f.t, f.backend.Joined)
 	a.number = 1
 	a.stream()
 	return a
@@ -388,7 +302,7 @@ func TestRefused(t *testing.T) {
 				t.Errorf("%s: %s: %s", name, res.Status, body)
 			}
 		}
-		if len(f.backend.joined) != 0 {
+		if len(f.backend.Joined) != 0 {
 			t.Error("a session connected")
 		}
 	})
@@ -411,11 +325,11 @@ func TestOpenDiff(t *testing.T) {
 				}
 				p := a.openDiff("/project/a <&>", "new\n", "tab")
 				want := companion.Proposal{Path: "/project/a <&>", Text: "new\n", ReadOnly: readOnly}
-				if got := receive(f.t, f.backend.proposed); got != want {
+				if got := receive(f.t, f.backend.Proposed); got != want {
 					f.t.Errorf("the proposal is %+v", got)
 				}
 				time.Sleep(24 * time.Hour) // the response is kept alive
-				done := f.backend.resolve(a.session, "/project/a <&>", tt.outcome)
+				done := f.backend.Resolve(a.session, "/project/a <&>", tt.outcome)
 				a.want(p, tt.want...)
 				if err := receive(f.t, done); err != nil {
 					f.t.Error(err)
@@ -436,7 +350,7 @@ func TestOpenDiffFails(t *testing.T) {
 		} {
 			a.want(a.call(toolOpenDiff, args), "isError", want)
 		}
-		f.backend.refuses = errors.New("nothing shows it")
+		f.backend.OnPropose = func(companion.Proposal) error { return errors.New("nothing shows it") }
 		a.want(a.openDiff("/project/a", "x", "tab"), "isError: nothing shows it")
 	})
 }
@@ -448,11 +362,11 @@ func TestWithdrawn(t *testing.T) {
 		one, two := a.openDiff("/project/a", "x", "1"), a.openDiff("/project/b", "x", "2")
 		a.want(a.call(toolCloseDiff, `{"tab_name":"1"}`), `"success":true`)
 		a.want(one, `"result":"REJECTED"`)
-		if n := f.backend.opened(); n != 1 {
+		if n := f.backend.Open(); n != 1 {
 			f.t.Errorf("%d diffs are open", n)
 		}
 		a.want(a.call(toolCloseDiff, `{}`), "isError: tab_name is missing")
-		f.backend.resolve(a.session, "/project/b", companion.Outcome{Accepted: true})
+		f.backend.Resolve(a.session, "/project/b", companion.Outcome{Accepted: true})
 		a.want(two, "SAVED")
 	})
 }
@@ -476,7 +390,7 @@ func TestOtherTools(t *testing.T) {
 		}
 		a.want(a.call(toolGetDiagnostics, `{"uri":"a"}`), "isError: uri names no file")
 		a.want(a.call(toolGetSelection, `{}`), "null")
-		f.backend.setContext(companion.Context{Files: []companion.File{{
+		f.backend.SetContext(companion.Context{Files: []companion.File{{
 			Path: "/project/a", Active: true, Cursor: &editor.Cursor{Line: 2, Character: 1}, Selection: "beta",
 		}}})
 		a.want(a.call(toolGetSelection, `{}`), `"text":"beta"`, `"filePath":"/project/a"`, `"current":true`)
@@ -488,16 +402,16 @@ func TestKilled(t *testing.T) {
 	start(t, func(f *fixture) {
 		a := f.connect()
 		p := a.openDiff("/project/a", "x", "tab")
-		receive(f.t, f.backend.proposed)
+		receive(f.t, f.backend.Proposed)
 		a.cut()
 		p.cancel()
-		if receive(f.t, f.backend.gone) != a.session {
+		if receive(f.t, f.backend.Gone) != a.session {
 			f.t.Error("another session has ended")
 		}
-		if n := f.backend.opened(); n != 1 {
+		if n := f.backend.Open(); n != 1 {
 			f.t.Errorf("%d diffs are open", n)
 		}
-		if err := receive(f.t, f.backend.resolve(a.session, "/project/a", companion.Outcome{Accepted: true})); err == nil {
+		if err := receive(f.t, f.backend.Resolve(a.session, "/project/a", companion.Outcome{Accepted: true})); err == nil {
 			f.t.Error("an outcome was delivered after the end")
 		}
 		synctest.Wait()
@@ -512,7 +426,7 @@ func TestContext(t *testing.T) {
 	start(t, func(f *fixture) {
 		a := f.connect()
 		show := func(line int) {
-			f.backend.setContext(companion.Context{Files: []companion.File{{
+			f.backend.SetContext(companion.Context{Files: []companion.File{{
 				Path: "/project/a", Active: true, Cursor: &editor.Cursor{Line: line, Character: 1},
 			}}})
 		}
@@ -533,7 +447,7 @@ func TestContext(t *testing.T) {
 		wants("with nothing open, on the next stream", "")
 		show(3)
 		wants("first", `"method":"selection_changed"`)
-		f.backend.setContext(companion.Context{})
+		f.backend.SetContext(companion.Context{})
 		wants("closed", `"filePath":""`)
 		show(4)
 		wants("changed", `"line":3`)
@@ -556,7 +470,7 @@ func TestContext(t *testing.T) {
 		}
 		a.cut()
 		synctest.Wait()
-		f.backend.setContext(companion.Context{}) // while no stream is open
+		f.backend.SetContext(companion.Context{}) // while no stream is open
 		time.Sleep(time.Second)
 		a.stream()
 		wants("closed while no stream was open", `"filePath":""`)
@@ -570,8 +484,8 @@ func TestClose(t *testing.T) {
 	start(t, func(f *fixture) {
 		a := f.connect()
 		p := a.openDiff("/project/a", "x", "tab")
-		receive(f.t, f.backend.proposed)
-		done := f.backend.resolve(a.session, "/project/a", companion.Outcome{})
+		receive(f.t, f.backend.Proposed)
+		done := f.backend.Resolve(a.session, "/project/a", companion.Outcome{})
 		if err := f.Close(f.t.Context()); err != nil {
 			f.t.Error(err)
 		}
