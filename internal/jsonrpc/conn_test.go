@@ -2,6 +2,7 @@ package jsonrpc
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"net"
 	"testing"
@@ -42,6 +43,9 @@ func TestEndBeforeTheCallFails(t *testing.T) {
 		case <-c.DisconnectNotify():
 		default:
 			t.Fatal("the call has failed, but the connection has not ended")
+		}
+		if _, err := c.Start("stop", nil); !errors.Is(err, ErrClosed) {
+			t.Fatalf("a call after the end: %v", err)
 		}
 	}
 }
