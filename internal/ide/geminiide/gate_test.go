@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -207,6 +208,22 @@ func TestStrangersHaveLittleTime(t *testing.T) {
 		if _, err := io.Copy(io.Discard, conn); err != nil && strings.Contains(err.Error(), "timeout") {
 			t.Errorf("%s: the connection stays open", name)
 		}
+	}
+}
+
+// A request whose body does not arrive ends with the server.
+func TestCloseEndsRequests(t *testing.T) {
+	s := start(t, newBackend(), nil)
+	conn := raw(t, s.port, strings.Replace(bodyless(s.port, "/mcp", "127.0.0.1"), "\r\n\r\n",
+		"\r\nAuthorization: Bearer secret\r\nAccept: */*\r\nExpect: 100-continue\r\n\r\n", 1))
+	conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+	in := bufio.NewReader(conn)
+	if line, err := in.ReadString('\n'); !strings.Contains(line, "100 Continue") { // the server waits for the body
+		t.Fatal(line, err)
+	}
+	s.Close(t.Context())
+	if _, err := io.Copy(io.Discard, in); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("the connection stays open")
 	}
 }
 
