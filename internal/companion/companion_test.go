@@ -443,12 +443,7 @@ func TestSpellingsOfAPath(t *testing.T) {
 func TestSupersededDiffIsNotAnswered(t *testing.T) {
 	t.Parallel()
 	w, c, e, path := newReview(t)
-	for _, text := range []string{"1\n", "2\n"} {
-		if err := c.openDiff(path, text); err != nil {
-			t.Fatal(err)
-		}
-	}
-	first, second := get(t, e.opened), get(t, e.opened)
+	first, second := w.propose(c, e, path, "1\n"), w.propose(c, e, path, "2\n")
 	w.wantClosed(e, first, editor.ReasonSuperseded)
 	if _, err := e.Accept(t.Context(), editor.DiffAccept{ID: first.ID, Content: "1\n"}); err == nil {
 		t.Error("the superseded diff was accepted")

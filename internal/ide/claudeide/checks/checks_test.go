@@ -51,8 +51,7 @@ func newRoom(t *testing.T) *room {
 	} {
 		t.Setenv(key, "")
 	}
-	t.Setenv("HOME", r.home)
-	t.Setenv("USERPROFILE", r.home)
+	systest.SetHome(t, r.home)
 	t.Setenv("XDG_CONFIG_HOME", "")
 	return r
 }

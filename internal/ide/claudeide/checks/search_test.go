@@ -88,8 +88,7 @@ func TestSearch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			home := t.TempDir()
-			t.Setenv("HOME", home)
-			t.Setenv("USERPROFILE", home)
+			systest.SetHome(t, home)
 			for port, text := range tt.locks {
 				path := place(t, filepath.Join(home, ".claude", "ide"), port, text)
 				changed := time.Now().Add(-time.Duration(port) * time.Minute)
@@ -131,8 +130,7 @@ func TestSpells(t *testing.T) {
 // Claude Code reads the locks in its own directory and in the home's.
 func TestSearchDirs(t *testing.T) {
 	home, config := t.TempDir(), t.TempDir()
-	t.Setenv("HOME", home)
-	t.Setenv("USERPROFILE", home)
+	systest.SetHome(t, home)
 	place(t, filepath.Join(home, ".claude", "ide"), 1, encode(t, claudeide.Lock{PID: os.Getpid(), WorkspaceFolders: []string{"/p"}}))
 	place(t, filepath.Join(config, "ide"), 2, encode(t, claudeide.Lock{PID: os.Getpid(), WorkspaceFolders: []string{"/p"}}))
 	for dir, want := range map[string]int{"": 1, config: 2, filepath.Join(home, ".claude"): 1} {
