@@ -58,7 +58,7 @@ func (e endpoint) place(t *testing.T, path string) {
 		t.Fatal(err)
 	}
 	systest.WriteFile(t, path, string(data))
-	if err := os.Chtimes(path, time.Now(), time.Now()); err != nil { // which may be those of a bubble
+	if err := os.Chtimes(path, time.Now(), time.Now()); err != nil { // the time of a bubble is another one
 		t.Fatal(err)
 	}
 }
