@@ -201,9 +201,7 @@ func TestAskCodex(t *testing.T) {
 		unprotected := func(flags ...string) []string {
 			cmd := exec.CommandContext(a.w.context(), a.source.Command, slices.Concat([]string{"exec", "--skip-git-repo-check"}, flags, []string{"change everything"})...)
 			cmd.Env, cmd.Dir = a.source.Env, a.w.project
-			if out, err := cmd.CombinedOutput(); err != nil {
-				t.Fatalf("%v\n%s", err, out)
-			}
+			succeed(t, cmd)
 			return listed(t, a.w.project)
 		}
 		if after := unprotected("--sandbox", "read-only"); !slices.Contains(after, "by-shell.txt") || !slices.Contains(after, "by-rule") || slices.Contains(after, "by-patch.txt") {

@@ -3,7 +3,6 @@ package e2e
 import (
 	"bytes"
 	"errors"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -82,38 +81,8 @@ func repeats(r fakemodel.Request) fakemodel.Reply {
 	return fakemodel.Say("You said: " + said)
 }
 
-// A conversation continues in the next process, and in another one by its ID. A pipe
-// receives the answer alone.
-func TestAskContinues(t *testing.T) {
-	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
-		if strings.Contains(r.Prompt, "what did I say") {
-			return repeats(r)
-		}
-		return readsThenAnswers(r)
-	})
-	w.file("hello.txt", "good morning")
-	if out, errs, code := w.ask("what does hello.txt say?"); out != "It says: {\"output\":\"good morning\"}\n" || errs != "" || code != 0 {
-		t.Fatalf("exit code %d, %q and %q", code, out, errs)
-	}
-	w.useFake() // TestBridgeSession continues a conversation with the real one
-	if out, errs, code := w.ask("--continue", "what did I say?"); !strings.Contains(out, "what does hello.txt say?") || errs != "" || code != 0 {
-		t.Errorf("exit code %d, %q and %q", code, out, errs)
-	}
-	files, err := filepath.Glob(filepath.Join(w.home, ".local", "state", "pollux", "ask", "*"))
-	if err != nil || len(files) != 1 {
-		t.Fatalf("the history has %q, %v", files, err)
-	}
-	if info, err := os.Stat(files[0]); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("%v, %v", info.Mode(), err)
-	}
-	_, id, _ := strings.Cut(strings.TrimSuffix(filepath.Base(files[0]), ".json"), "-")
-	if out, errs, code := w.ask("--session", id, "what did I say first?"); !strings.Contains(out, "what does hello.txt say?") || !strings.Contains(out, "what did I say?") || code != 0 {
-		t.Errorf("exit code %d, %q and %q", code, out, errs)
-	}
-}
-
-// The conversation of a session that uses the pool continues in a copy. The session itself is
-// not affected.
+// The conversation of a session that uses the pool continues in a copy, which has its own ID. The
+// session itself is not affected.
 func TestAskContinuesAPooledSession(t *testing.T) {
 	w := newFakeWorld(t, repeats)
 	w.usePool()
@@ -127,7 +96,12 @@ func TestAskContinuesAPooledSession(t *testing.T) {
 	if !strings.Contains(out, "my name is Ann") || !strings.Contains(errs, "this continues a copy of the conversation") || code != 0 {
 		t.Errorf("exit code %d, %q and %q; the pools are\n%s", code, out, errs, w.pollux("pool", "status"))
 	}
-	if out, errs, code := w.ask("--continue", "and now?"); !strings.Contains(out, "who am I?") || code != 0 {
+	files, err := filepath.Glob(filepath.Join(w.home, ".local", "state", "pollux", "ask", "*"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("the history has %q, %v", files, err)
+	}
+	_, copied, _ := strings.Cut(strings.TrimSuffix(filepath.Base(files[0]), ".json"), "-")
+	if out, errs, code := w.ask("--session", copied, "and now?"); !strings.Contains(out, "who am I?") || code != 0 {
 		t.Errorf("exit code %d, %q and %q", code, out, errs)
 	}
 	o = c.call("query", map[string]any{"prompt": "still here?", "sessionId": id})

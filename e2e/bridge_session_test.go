@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -177,12 +176,7 @@ func bridgeChangeMode(t *testing.T, c *bridgeClient) {
 	o := c.call("query", map[string]any{"prompt": "rename greet to hello", "changeMode": true})
 	o.want(t, false, "I rename it.", "+def hello():")
 	w.wantFile(filepath.Join(w.project, "greet.py"), "def greet():\r\n    pass\r\n")
-	changes := o.StructuredContent.(map[string]any)
-	apply := exec.Command("git", "-c", "core.autocrlf=false", "apply", "-") // Git for Windows sets it
-	apply.Dir, apply.Stdin = w.project, strings.NewReader(changes["diff"].(string))
-	if out, err := apply.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s\n%s", err, out, changes["diff"])
-	}
+	o.apply(t, w.project)
 	w.wantFile(filepath.Join(w.project, "greet.py"), "def hello():\r\n    pass\r\n")
 	w.wantFile(filepath.Join(w.project, "docs", "hello.md"), "# Hello\n")
 }

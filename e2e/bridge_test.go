@@ -111,6 +111,17 @@ func (o outcome) want(t *testing.T, isError bool, texts ...string) {
 	}
 }
 
+// apply applies the diff of a result in change mode.
+func (o outcome) apply(t *testing.T, dir string) {
+	t.Helper()
+	diff := o.StructuredContent.(map[string]any)["diff"].(string)
+	cmd := exec.Command("git", "-c", "core.autocrlf=false", "apply", "-") // Git for Windows sets it
+	cmd.Dir, cmd.Stdin = dir, strings.NewReader(diff)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s\n%s", err, out, diff)
+	}
+}
+
 // agents returns the processes that work for a bridge.
 func (c *bridgeClient) agents() []int {
 	c.w.t.Helper()
@@ -342,9 +353,7 @@ func bridgeIsReadOnly(t *testing.T) {
 
 	alone := exec.Command(geminiCLI(t), "--output-format=stream-json", "-p", "go")
 	alone.Env, alone.Dir = w.env, w.project
-	if out, err := alone.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	succeed(t, alone)
 	marks := []string{"written.txt=evil", "served.txt", "evil morning"}
 	if runtime.GOOS != "windows" { // Wine's PowerShell runs nothing
 		marks = append(marks, "ran.txt")

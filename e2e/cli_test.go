@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -366,12 +365,9 @@ func TestGemini(t *testing.T) {
 		again := w.edit(nil)
 		files, _ := filepath.Glob(filepath.Join(w.tmp(), "gemini", "ide", "*"))
 		for _, f := range files {
-			data, err := os.ReadFile(f)
-			if err != nil {
-				t.Fatal(err)
-			}
+			data := systest.ReadFile(t, f)
 			var got struct{ Port int }
-			if json.Unmarshal(data, &got); got.Port != again.info.Port {
+			if json.Unmarshal([]byte(data), &got); got.Port != again.info.Port {
 				t.Errorf("%s of the killed companion is left", filepath.Base(f))
 			}
 		}

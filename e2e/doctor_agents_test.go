@@ -9,6 +9,7 @@ import (
 
 	"pollux/internal/editor"
 	"pollux/internal/fakemodel"
+	"pollux/internal/sys/systest"
 )
 
 // Causes of the other agents. The real agent behaves as doctor says: with -short, only Codex CLI
@@ -137,11 +138,8 @@ func TestDoctorAgents(t *testing.T) {
 			}},
 			"another home": {want: []string{"failed companion"}, then: func(p *patient) {
 				other := filepath.Join(p.home, "other")
-				data, err := os.ReadFile(filepath.Join(p.home, ".copilot", "config.json"))
-				if err != nil {
-					p.t.Fatal(err)
-				}
-				p.write(filepath.Join(other, "config.json"), string(data))
+				data := systest.ReadFile(p.t, filepath.Join(p.home, ".copilot", "config.json"))
+				p.write(filepath.Join(other, "config.json"), data)
 				p.set("COPILOT_HOME=" + other)
 			}},
 		} {

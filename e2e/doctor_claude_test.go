@@ -71,12 +71,9 @@ func (p *patient) claudeSettings(settings, state string) {
 	p.t.Helper()
 	p.writeHome(".claude/settings.json", settings)
 	path := filepath.Join(p.home, ".claude.json")
-	text, err := os.ReadFile(path)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	text := systest.ReadFile(p.t, path)
 	if state != "" {
-		p.writeHome(".claude.json", strings.Replace(string(text), "{", "{"+state+",", 1))
+		p.writeHome(".claude.json", strings.Replace(text, "{", "{"+state+",", 1))
 	}
 }
 

@@ -567,9 +567,7 @@ func (p *patient) otherVersion() {
 	path := filepath.Join(p.home, "pollux-old")
 	build := exec.Command("go", "build", "-ldflags=-X pollux/internal/cli.Version=0.0.1", "-o", path, "pollux")
 	build.Dir = repo
-	if out, err := build.CombinedOutput(); err != nil {
-		p.t.Fatalf("%v\n%s", err, out)
-	}
+	succeed(p.t, build)
 	p.binary = path
 }
 

@@ -69,10 +69,7 @@ func onePiece() {
 // Emacs answers a request that arrives together with the answer to its own.
 func TestEmacsRequestWithAnswer(t *testing.T) {
 	t.Parallel()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := systest.Self(t)
 	emacs := batchEmacs(t, filepath.Join(repo, "editors", "emacs"), fmt.Sprintf(`
 		(progn
 		  (defvar said nil)
@@ -94,10 +91,7 @@ func TestEmacsRequestWithAnswer(t *testing.T) {
 // signal does to the companion here.
 func TestEmacsLetsPolluxEnd(t *testing.T) {
 	t.Parallel()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := systest.Self(t)
 	end := filepath.Join(t.TempDir(), "end")
 	emacs := batchEmacs(t, filepath.Join(repo, "editors", "emacs"), fmt.Sprintf(`
 		(progn
@@ -149,14 +143,11 @@ func batchEmacs(t *testing.T, dir, expression string) *exec.Cmd {
 func TestEmacsElsewhere(t *testing.T) {
 	t.Parallel()
 	plugin, project := t.TempDir(), t.TempDir()
-	source, err := os.ReadFile(filepath.Join(repo, "editors", "emacs", "pollux.el"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := systest.ReadFile(t, filepath.Join(repo, "editors", "emacs", "pollux.el"))
 	program := filepath.Join(project, "Jürgen", "pollux")
 	ran := filepath.Join(project, "ran")
 	for path, text := range map[string]string{
-		filepath.Join(plugin, "pollux.el"): string(source),
+		filepath.Join(plugin, "pollux.el"): source,
 		filepath.Join(plugin, "command"):   program + "\n",
 		program:                            "#!/bin/sh\n",
 		filepath.Join(project, "ssh"):      "#!/bin/sh\ntouch " + ran + "\n",

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"pollux/internal/realagents"
+	"pollux/internal/sys/systest"
 )
 
 // isolatedEnv is set in the test process that runs in a network namespace.
@@ -24,10 +25,7 @@ func isolated(t *testing.T) bool {
 		return true
 	}
 	t.Parallel()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := systest.Self(t)
 	argv, err := realagents.Offline(self, "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=45m",
 		fmt.Sprintf("-test.short=%v", testing.Short()), "-screenshots="+*screenshots)
 	if err != nil {

@@ -164,10 +164,7 @@ var linters = []linter{
 
 // eachLinter runs a test with each of some linters, in an editor with a file.
 func eachLinter(t *testing.T, all []linter, script func(path *string) fakemodel.Script, test func(t *testing.T, d *desk, l linter, path string)) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := systest.Self(t)
 	for _, l := range all {
 		t.Run(l.name, func(t *testing.T) {
 			var path string

@@ -117,11 +117,7 @@ func wantRenamed(t *testing.T, o outcome, dir string) {
 	if _, err := os.Stat(filepath.Join(dir, "docs")); err == nil {
 		t.Error("docs is on the disk")
 	}
-	apply := exec.Command("git", "apply", "-")
-	apply.Dir, apply.Stdin = dir, strings.NewReader(o.StructuredContent.(map[string]any)["diff"].(string))
-	if out, err := apply.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	o.apply(t, dir)
 	for name, want := range map[string]string{"greet.py": "def hello():\n    pass\n", "docs/hello.md": "# Hello\n"} {
 		if text, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(text) != want {
 			t.Errorf("%s holds %q, %v", name, text, err)
@@ -261,13 +257,10 @@ func TestPoolRemoteErrors(t *testing.T) {
 	f := newFarPool(newFakeWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("ok") }))
 	ssh := f.ssh()
 	config := strings.TrimPrefix(ssh, "POLLUX_SSH=ssh -F ")
-	text, err := os.ReadFile(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := systest.ReadFile(t, config)
 	// Without a key, the host asks for a password.
 	keyless := config + "-keyless"
-	systest.WriteFile(t, keyless, strings.Replace(string(text), "ssh/user\n", "ssh/host\n", 1))
+	systest.WriteFile(t, keyless, strings.Replace(text, "ssh/user\n", "ssh/host\n", 1))
 	for name, tt := range map[string]struct {
 		flags  []string
 		says   string

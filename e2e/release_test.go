@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"pollux/internal/sys/systest"
 )
 
 // nodePlatform returns the name of this system in Node.
@@ -49,11 +51,8 @@ func TestNpmPackage(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			data, err := os.ReadFile(linked)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if isBinary := strings.HasPrefix(string(data), "\x7fELF"); isBinary != (args == nil) {
+			data := systest.ReadFile(t, linked)
+			if isBinary := strings.HasPrefix(data, "\x7fELF"); isBinary != (args == nil) {
 				t.Errorf("npm links the binary itself: %v", isBinary)
 			}
 			// The exit code, standard streams and signals are those of the

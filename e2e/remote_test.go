@@ -106,10 +106,7 @@ func TestRemoteContainer(t *testing.T) {
 	t.Cleanup(func() { l.Close() })
 	go serve(l, func() (net.Conn, error) { return net.Dial("tcp", strings.TrimPrefix(w.model.URL, "http://")) })
 
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := systest.Self(t)
 	root := filepath.Join(w.home, "root")
 	systest.MakeDir(t, root)
 	bin := installed(t, "gemini-"+current)
@@ -156,9 +153,7 @@ func (w *world) ssh(more ...string) (config string) {
 	systest.MakeDir(w.t, dir)
 	os.MkdirAll("/run/sshd", 0o755)
 	for _, key := range []string{"host", "user"} {
-		if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", filepath.Join(dir, key)).CombinedOutput(); err != nil {
-			w.t.Fatalf("%v: %s", err, out)
-		}
+		succeed(w.t, exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", filepath.Join(dir, key)))
 	}
 	env := ""
 	for _, kv := range append([]string{"PATH=" + filepath.Dir(polluxBinary) + ":/usr/bin:/bin"}, w.env...) {

@@ -96,11 +96,8 @@ func TestSendToGemini(t *testing.T) {
 			w.project = filepath.Join(w.project, "a:b %41")
 			w.file("a.txt", "alpha\nbeta\ngamma\n")
 			if !connected {
-				data, err := os.ReadFile(filepath.Join(w.home, ".gemini", "settings.json"))
-				if err != nil {
-					t.Fatal(err)
-				}
-				w.writeHome(".gemini/settings.json", strings.Replace(string(data), `"enabled": true`, `"enabled": false`, 1))
+				data := systest.ReadFile(t, filepath.Join(w.home, ".gemini", "settings.json"))
+				w.writeHome(".gemini/settings.json", strings.Replace(data, `"enabled": true`, `"enabled": false`, 1))
 			}
 			e := w.edit(nil)
 			bin := geminiCLI(t)
@@ -120,9 +117,7 @@ func TestSendToGemini(t *testing.T) {
 			cli.see(ready)
 			cmd := exec.Command(polluxBinary, "send", "--agent", "gemini", "a.txt", "-")
 			cmd.Env, cmd.Dir, cmd.Stdin = w.env, w.project, strings.NewReader("first line\nsecond $(touch x) line")
-			if out, err := cmd.CombinedOutput(); err != nil {
-				t.Fatalf("%v\n%s", err, out)
-			}
+			succeed(t, cmd)
 			w.wantPrompt("first line\nsecond $(touch x) line")
 			if left, err := exec.Command("tmux", "-S", cli.Socket(), "list-buffers").Output(); err != nil || len(left) > 0 {
 				t.Errorf("tmux keeps %q, %v", left, err)

@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -17,6 +16,7 @@ import (
 
 	"pollux/internal/agent"
 	"pollux/internal/fakemodel"
+	"pollux/internal/sys/systest"
 )
 
 // A collector is an OpenTelemetry collector. It keeps the latest request.
@@ -178,12 +178,9 @@ func usage(t *testing.T) {
 		t.Fatalf("no files of usage: %v", err)
 	}
 	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := systest.ReadFile(t, file)
 		for _, word := range []string{"mangosteen", "rambutan", "lychee", "guava", "pineapple", "durian", "hello", "unauthorized", w.project} {
-			if strings.Contains(string(data), word) || strings.Contains(string(otel.last), word) {
+			if strings.Contains(data, word) || strings.Contains(string(otel.last), word) {
 				t.Errorf("%q is in %s, or the collector has it", word, data)
 			}
 		}

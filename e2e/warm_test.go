@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -122,11 +121,7 @@ func warmChangeMode(t *testing.T) {
 	if edits := changes["edits"].([]any); len(edits) != 2 || changes["response"] != "Renamed it." || changes["appliedWrites"] != false {
 		t.Errorf("got %v", changes)
 	}
-	apply := exec.Command("git", "apply", "-")
-	apply.Dir, apply.Stdin = w.project, strings.NewReader(changes["diff"].(string))
-	if out, err := apply.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s\n%s", err, out, changes["diff"])
-	}
+	o.apply(t, w.project)
 	w.wantFile(filepath.Join(w.project, "greet.py"), "def hello():\r\n    print('hello')\r\n")
 	w.wantFile(filepath.Join(w.project, "docs", "hello.md"), "# Hello\n")
 	if o.Meta["runner"] != agent.Warmed {

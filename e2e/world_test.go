@@ -187,10 +187,7 @@ func (w *world) repository() {
 	for _, args := range [][]string{
 		{"init", "-q"}, {"add", "."}, {"-c", "user.name=x", "-c", "user.email=x@example.com", "commit", "-qm", "first"},
 	} {
-		cmd := exec.Command("git", append([]string{"-C", w.project}, args...)...)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			w.t.Fatalf("%v\n%s", err, out)
-		}
+		succeed(w.t, exec.Command("git", append([]string{"-C", w.project}, args...)...))
 	}
 }
 
@@ -345,11 +342,7 @@ func (w *world) pollux(args ...string) string {
 	w.t.Helper()
 	cmd := exec.Command(polluxBinary, args...)
 	cmd.Env, cmd.Dir = w.env, w.project
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		w.t.Fatalf("pollux %v: %v\n%s", args, err, out)
-	}
-	return string(out)
+	return succeed(w.t, cmd)
 }
 
 // A plugin is a scripted editor plugin: it starts `pollux ide` and uses the

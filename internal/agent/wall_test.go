@@ -88,3 +88,14 @@ func TestWallOfAnUnknownAgent(t *testing.T) {
 		}
 	}
 }
+
+// A process without an environment would inherit the one of Pollux, with all secrets in it.
+func TestEnvironmentIsRequired(t *testing.T) {
+	for _, mode := range []string{WallOff, WallAuto} {
+		wall := Wall{Mode: mode, Launcher: "pollux"}
+		_, err := wall.Cmd(new(Agent), Command{}, Program{Argv: []string{"agent"}}, Launch{Dir: t.TempDir()})
+		if err == nil || !strings.Contains(err.Error(), "no environment") {
+			t.Errorf("wall %s: %v", mode, err)
+		}
+	}
+}

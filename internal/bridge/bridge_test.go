@@ -186,9 +186,7 @@ func TestPaceUnderConcurrency(t *testing.T) {
 // The deadline ends a call that waits in the queue.
 func TestDeadlineCoversTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newTestBridge(t, script(func(ctx context.Context, _ agent.Request, _ func(agent.Event)) (agent.Result, error) {
-			return hang(ctx)
-		}), func(c *Config) { c.MaxConcurrent = 1 })
+		b := newTestBridge(t, hanging, func(c *Config) { c.MaxConcurrent = 1 })
 		var wg sync.WaitGroup
 		wg.Go(func() { b.Ask(t.Context(), QueryInput{Prompt: "x"}, nil) })
 		synctest.Wait()
@@ -206,9 +204,7 @@ func TestDeadlineCoversTheQueue(t *testing.T) {
 // The deadline covers the queue, the interval between starts, and the run.
 func TestDeadlineCoversAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newTestBridge(t, script(func(ctx context.Context, _ agent.Request, _ func(agent.Event)) (agent.Result, error) {
-			return hang(ctx)
-		}), func(c *Config) { c.MaxConcurrent, c.StartInterval = 2, 7*time.Second })
+		b := newTestBridge(t, hanging, func(c *Config) { c.MaxConcurrent, c.StartInterval = 2, 7*time.Second })
 		begin := time.Now()
 		var wg sync.WaitGroup
 		for range 4 { // two run, one of them at 7 s; two are queued
@@ -443,9 +439,7 @@ func TestProgressOfAWarmCall(t *testing.T) {
 
 func TestPingAnswersWhileAllIsBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newTestBridge(t, script(func(ctx context.Context, _ agent.Request, _ func(agent.Event)) (agent.Result, error) {
-			return hang(ctx)
-		}), func(c *Config) { c.MaxConcurrent = 1 })
+		b := newTestBridge(t, hanging, func(c *Config) { c.MaxConcurrent = 1 })
 		var wg sync.WaitGroup
 		for range 2 {
 			wg.Go(func() { b.Ask(t.Context(), QueryInput{Prompt: "x"}, nil) })

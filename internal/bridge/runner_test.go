@@ -48,6 +48,11 @@ func hang(ctx context.Context) (agent.Result, error) {
 	return agent.Result{}, context.Cause(ctx)
 }
 
+// hanging is a runner that never answers.
+var hanging = script(func(ctx context.Context, _ agent.Request, _ func(agent.Event)) (agent.Result, error) {
+	return hang(ctx)
+})
+
 // fakeRunner returns a real runner of a fake agent. It gives the test its own
 // temporary and home directories, and puts the fake on the PATH.
 func fakeRunner(t *testing.T, opts agent.Options) agent.Runner {

@@ -127,9 +127,7 @@ func TestCancelledCallsAreNotAnswered(t *testing.T) {
 
 // Requests are answered even after the end of the input.
 func TestEndOfInput(t *testing.T) {
-	b := newTestBridge(t, script(func(ctx context.Context, _ agent.Request, _ func(agent.Event)) (agent.Result, error) {
-		return hang(ctx)
-	}), nil)
+	b := newTestBridge(t, hanging, nil)
 	w := dial(t, b)
 	w.write(hello)
 	w.want(t, `"id":0`)

@@ -51,10 +51,7 @@ var commands = map[string]func(){
 // via returns one of the commands, for the system's shell.
 func via(t *testing.T, name string) func() *exec.Cmd {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := systest.Self(t)
 	t.Setenv(envCommand, name)
 	return Via(quote(self))
 }

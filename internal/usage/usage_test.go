@@ -243,10 +243,7 @@ func TestLinesAreShort(t *testing.T) {
 // TestProcesses checks that processes lose no call when they record at the same
 // time.
 func TestProcesses(t *testing.T) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := systest.Self(t)
 	dir := t.TempDir()
 	processes := 6
 	if systest.OnWine() {

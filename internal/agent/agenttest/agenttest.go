@@ -35,6 +35,19 @@ func WantKind(t *testing.T, err error, want agent.Kind, words ...string) {
 	}
 }
 
+// WantVersions checks which versions of an agent are refused, and how.
+func WantVersions(t *testing.T, row *agent.Agent, versions map[string]agent.Kind) {
+	t.Helper()
+	for version, want := range versions {
+		err := row.ReadOnly(agent.Source{}, agent.Program{Version: version})
+		if want != "" {
+			WantKind(t, err, want)
+		} else if err != nil {
+			t.Errorf("%s: %v", version, err)
+		}
+	}
+}
+
 // Isolate gives a test its own home and temporary directory. At the end of the
 // test, files there that match the pattern are errors, and so are processes that
 // use the directory.

@@ -104,13 +104,7 @@ func TestCommand(t *testing.T) {
 }
 
 func TestVersions(t *testing.T) {
-	for version, want := range map[string]agent.Kind{"2.1.330": "", "3.0.0": "", "2.0.99": agent.TooOld, "": agent.NoVersion} {
-		err := row.ReadOnly(agent.Source{}, agent.Program{Version: version})
-		if want == "" && err == nil {
-			continue
-		}
-		agenttest.WantKind(t, err, want)
-	}
+	agenttest.WantVersions(t, row, map[string]agent.Kind{"2.1.330": "", "3.0.0": "", "2.0.99": agent.TooOld, "": agent.NoVersion})
 	_, err := row.Locate(agent.Source{Command: filepath.Join(t.TempDir(), "none")})
 	agenttest.WantKind(t, err, agent.NotInstalled, "npm install")
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -62,11 +61,7 @@ type replayed struct {
 // must receive first after "> ". It initializes the connection and starts a conversation.
 func replay(t *testing.T, name string, change func(string) string) *replayed {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("testdata", name+".txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := string(data)
+	text := systest.ReadFile(t, filepath.Join("testdata", name+".txt"))
 	if change != nil {
 		text = change(text)
 	}
@@ -394,11 +389,8 @@ func FuzzMessages(f *testing.F) {
 		f.Fatal(err)
 	}
 	for _, name := range recordings {
-		data, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(strings.ReplaceAll(string(data), "\n< ", "\n"))
+		data := systest.ReadFile(f, name)
+		f.Add(strings.ReplaceAll(data, "\n< ", "\n"))
 	}
 	f.Add(`{"type":"assistant","message":{"content":[{"type":"tool_use","input":[]}]}}`)
 	f.Add(`{"type":"user","message":{"content":[{"type":"tool_result","content":[{"type":"text","text":"x"}],"is_error":true}]}}`)

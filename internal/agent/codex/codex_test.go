@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"pollux/internal/agent"
+	"pollux/internal/agent/agenttest"
 	"pollux/internal/jsontoml"
 	"pollux/internal/sys/systest"
 )
@@ -223,18 +224,11 @@ func TestCommand(t *testing.T) {
 }
 
 func TestVersions(t *testing.T) {
-	for version, kind := range map[string]agent.Kind{
+	agenttest.WantVersions(t, row, map[string]agent.Kind{
 		"0.169.0": "", "0.169.0-linux-x64": "", "1.0.0": "", "0.168.9": agent.TooOld, "": agent.NoVersion,
-	} {
-		err := row.ReadOnly(agent.Source{}, agent.Program{Version: version})
-		if got, _ := err.(*agent.Error); (got == nil) != (kind == "") || got != nil && got.Kind != kind {
-			t.Errorf("%q: %v", version, err)
-		}
-	}
+	})
 	_, err := row.Locate(agent.Source{Env: agent.Env{"PATH=" + t.TempDir()}})
-	if got, ok := err.(*agent.Error); !ok || got.Kind != agent.NotInstalled || !strings.Contains(err.Error(), "npm install -g @openai/codex") {
-		t.Errorf("got %v", err)
-	}
+	agenttest.WantKind(t, err, agent.NotInstalled, "npm install -g @openai/codex")
 }
 
 // The CLI gets the schemas that the service takes in its strict mode, and no other.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"reflect"
 	"regexp"
 	"strings"
@@ -18,6 +17,7 @@ import (
 
 	"pollux/internal/agent"
 	"pollux/internal/jsonrpc"
+	"pollux/internal/sys/systest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -85,11 +85,7 @@ func play(t *testing.T, script string) *server {
 
 func recorded(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("testdata/session.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	return systest.ReadFile(t, "testdata/session.txt")
 }
 
 // open starts a conversation.
@@ -286,11 +282,8 @@ func (discard) Close() error { return nil }
 
 // Whatever the agent prints, no message is lost.
 func FuzzConn(f *testing.F) {
-	text, err := os.ReadFile("testdata/session.txt")
-	if err != nil {
-		f.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
+	text := systest.ReadFile(f, "testdata/session.txt")
+	for line := range strings.Lines(text) {
 		f.Add(line)
 	}
 	f.Add("noise\n{\"id\":1}\n[1]\n{\"method\":\"item/completed\",\"params\":{\"threadId\":\"t\",\"item\":[]}}\n")

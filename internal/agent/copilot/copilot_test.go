@@ -132,15 +132,9 @@ func TestTool(t *testing.T) {
 }
 
 func TestVersions(t *testing.T) {
-	for version, want := range map[string]agent.Kind{"1.0.102": "", "1.0.102-1": "", "1.1.0": "", "2.0.0": "", "1.0.99": agent.TooOld, "0.0.500": agent.TooOld, "": agent.NoVersion} {
-		err := row.ReadOnly(agent.Source{}, agent.Program{Version: version})
-		if want == "" && err != nil {
-			t.Errorf("%s: %v", version, err)
-		}
-		if want != "" {
-			agenttest.WantKind(t, err, want)
-		}
-	}
+	agenttest.WantVersions(t, row, map[string]agent.Kind{
+		"1.0.102": "", "1.0.102-1": "", "1.1.0": "", "2.0.0": "", "1.0.99": agent.TooOld, "0.0.500": agent.TooOld, "": agent.NoVersion,
+	})
 }
 
 // No variable that allows all tools reaches the agent.

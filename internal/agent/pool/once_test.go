@@ -77,24 +77,6 @@ func TestNarrationIsNotTheAnswer(t *testing.T) {
 	}
 }
 
-// If a command names no environment, its process would inherit the environment
-// of Pollux, with all secrets in it.
-func TestEnvironmentIsRequired(t *testing.T) {
-	b := newBox(t, nil)
-	row := *b.pool.agent
-	once := *row.OneShot
-	once.Command = func(l agent.Launch) (agent.Command, error) {
-		c, err := gemini.Agent().OneShot.Command(l)
-		c.Env = nil
-		return c, err
-	}
-	row.OneShot = &once
-	b.pool.agent = &row
-	if r, err := b.run(t.Context(), "fake:env"); err == nil || !strings.Contains(err.Error(), "no environment") {
-		t.Errorf("got %+v, %v", r, err)
-	}
-}
-
 func TestCharactersSplitBetweenReads(t *testing.T) {
 	b := newBox(t, nil)
 	if r, err := b.run(t.Context(), "fake:bytes"); err != nil || r.Answer != "Grüße, 世界 🌍" {

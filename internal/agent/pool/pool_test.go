@@ -182,21 +182,6 @@ func (c *clients) Close() error {
 	return errors.Join(all...)
 }
 
-// One process answers several questions, each in a new session.
-func TestWarmProcessIsUsedAgain(t *testing.T) {
-	s := sit(t, agent.Warmed, "0.61.0", nil)
-	s.Want("fake:remember one", "fake:remember one")
-	pid := s.PID()
-	s.Want("fake:remember two", "fake:remember two")
-	if s.PID() != pid {
-		t.Error("it is another process")
-	}
-	r, err := s.Ask(t.Context(), agent.Request{Prompt: "fake:echo", Model: "gemini-other"})
-	if err != nil || r.Model != "gemini-other" {
-		t.Errorf("got %+v, %v", r, err)
-	}
-}
-
 // A conversation continues in its session. If the session is gone, it is replayed.
 func TestWarmConversation(t *testing.T) {
 	s := sit(t, agent.Warmed, "0.61.0", nil)
@@ -301,17 +286,6 @@ func TestWarmRetryOfAnother(t *testing.T) {
 	}
 	cancel()
 	wg.Wait()
-}
-
-// A request does not wait for a process that takes long to start. Later requests
-// do not wait at all until it is ready.
-func TestWarmSlowStart(t *testing.T) {
-	s := sit(t, agent.Warmed, fakecli.MuteACP, func(o *agent.Options) { o.Warm.WaitTimeout = 200 * time.Millisecond })
-	for range 3 {
-		if r := s.Want("fake:echo x", "fake:echo x"); r.Runner != agent.Spawned {
-			t.Errorf("the runner is %q", r.Runner)
-		}
-	}
 }
 
 func TestWarmIdleEnds(t *testing.T) {
@@ -469,8 +443,7 @@ func TestWarmRefusesAWorkspace(t *testing.T) {
 	}
 }
 
-// If a command names no environment, its process would inherit the environment
-// of Pollux, with all secrets in it. No warm process starts.
+// If a command names no environment, no warm process starts.
 func TestWarmEnvironmentIsRequired(t *testing.T) {
 	d := withCommand(func(c *agent.Command) { c.Env = nil }, func([]string) {})
 	s := d.sit(t, agent.Warmed, "0.61.0", nil)
@@ -601,11 +574,8 @@ func TestWarmRefusedVersion(t *testing.T) {
 // lastLine returns the number in the last line of a file.
 func lastLine(t *testing.T, path string) int {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := strings.Fields(string(data))
+	data := systest.ReadFile(t, path)
+	lines := strings.Fields(data)
 	n, err := strconv.Atoi(lines[len(lines)-1])
 	if err != nil {
 		t.Fatal(err)

@@ -119,15 +119,6 @@ func TestSingleUsesAnIdleProcess(t *testing.T) {
 	}
 }
 
-// A question that arrives while a process starts ahead gets that process.
-func TestSingleAhead(t *testing.T) {
-	s := sitSingle(t, 3)
-	s.Ahead(s.Source, s.Dir)
-	if r := s.Want("fake:echo x", "fake:echo x"); r.Runner != agent.Warmed || len(s.Workers()) != 1 {
-		t.Errorf("the runner is %q; %+v", r.Runner, s.Workers())
-	}
-}
-
 // An agent without a login says how to log in.
 func TestSingleNoLogin(t *testing.T) {
 	s := sitSingle(t, 1)

@@ -2,7 +2,6 @@ package qwen
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -31,10 +30,7 @@ func TestCommand(t *testing.T) {
 	if !slices.Contains(c.Args, "--core-tools=read_file,grep_search,glob,list_directory") {
 		t.Errorf("the arguments are %q", c.Args)
 	}
-	text, err := os.ReadFile(got.Get("QWEN_CODE_SYSTEM_SETTINGS_PATH"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := systest.ReadFile(t, got.Get("QWEN_CODE_SYSTEM_SETTINGS_PATH"))
 	var s struct {
 		Security struct {
 			FolderTrust struct{ Enabled bool }
@@ -42,7 +38,7 @@ func TestCommand(t *testing.T) {
 		}
 		Tools struct{ Exclude []string }
 	}
-	if err := json.Unmarshal(text, &s); err != nil || !s.Security.FolderTrust.Enabled || s.Security.Auth.EnforcedType != "openai" || len(s.Tools.Exclude) != 1 {
+	if err := json.Unmarshal([]byte(text), &s); err != nil || !s.Security.FolderTrust.Enabled || s.Security.Auth.EnforcedType != "openai" || len(s.Tools.Exclude) != 1 {
 		t.Errorf("%s, %v", text, err)
 	}
 }

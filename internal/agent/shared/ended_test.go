@@ -398,7 +398,7 @@ func TestPoolEndsDuringTheWelcome(t *testing.T) {
 func TestReplacedPoolEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMortal(t, func(ctx context.Context, req agent.Request) (agent.Result, error) {
-			time.Sleep(time.Minute)
+			time.Sleep(10 * time.Minute) // longer than the pool takes to notice, and to look again
 			return answers("ok")(ctx, req)
 		})
 		c := clientOf(t, m)

@@ -774,17 +774,16 @@ func TestPoolServesNoAskedAgent(t *testing.T) {
 	}
 }
 
+// mute is a pool that answers no request.
+func mute(l *link) {
+	l.greeting(new(Hello))
+	l.w.Encode(Welcome{Name: welcomeName, Protocol: Protocol})
+	io.Copy(io.Discard, l.conn)
+}
+
 // A pool that does not answer counts as ended.
 func TestMutePool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		mute := func(conn net.Conn) {
-			defer conn.Close()
-			link := newLink(conn)
-			var h Hello
-			link.greeting(&h)
-			link.w.Encode(Welcome{Name: welcomeName, Protocol: Protocol})
-			io.Copy(io.Discard, conn)
-		}
 		dialled := false
 		c := newTestClient(t, "", func(cfg *Config) {
 			cfg.Connect = func(context.Context) (io.ReadWriteCloser, error) {
@@ -792,9 +791,7 @@ func TestMutePool(t *testing.T) {
 					return nil, errors.New("gone")
 				}
 				dialled = true
-				mine, theirs := net.Pipe()
-				go mute(theirs)
-				return mine, nil
+				return farEnd(mute), nil
 			}
 			cfg.Local = func() (agent.Runner, error) { return queue.New(row, say()), nil }
 		})
@@ -813,11 +810,7 @@ func TestMutePoolReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newTestClient(t, "", func(cfg *Config) {
 			cfg.Connect = func(context.Context) (io.ReadWriteCloser, error) {
-				return farEnd(func(l *link) {
-					l.greeting(new(Hello))
-					l.w.Encode(Welcome{Name: welcomeName, Protocol: Protocol})
-					io.Copy(io.Discard, l.conn)
-				}), nil
+				return farEnd(mute), nil
 			}
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -124,6 +126,25 @@ func TestUnreachableError(t *testing.T) {
 	}
 }
 
+// A command that reaches no answer says which pool it asked.
+func TestCommandAtAnotherProgram(t *testing.T) {
+	path := socket(t)
+	l, err := Listen(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		if conn, err := l.Accept(); err == nil {
+			conn.Close()
+		}
+	}()
+	_, err = AskStatus(t.Context(), path)
+	if _, ok := errors.AsType[*UnreachableError](err); !ok || !strings.HasPrefix(err.Error(), "the pool ") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // The status contains nothing of a bridge's environment or requests.
 func TestStatusNamesNoSecret(t *testing.T) {
 	const secret = "secret-4711"
@@ -152,6 +173,46 @@ func TestStatusNamesNoSecret(t *testing.T) {
 		if strings.Contains(text, secret) {
 			t.Errorf("the status has the secret: %s", text)
 		}
+	}
+}
+
+// The command that stops a pool finds it, and waits for the end of its process.
+func TestStop(t *testing.T) {
+	t.Setenv("POLLUX_RUNTIME_DIR", filepath.Dir(socket(t)))
+	path, err := SocketPath("build")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := startPool(t, path, say(), time.Hour)
+	if all, err := Sockets(); err != nil || !slices.Equal(all, []string{path}) {
+		t.Errorf("the sockets are %q, %v", all, err)
+	}
+	pool, err := AskStatus(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, giveUp := context.WithCancelCause(t.Context())
+	late := errors.New("late")
+	var gone sync.WaitGroup
+	gone.Go(func() {
+		until(t, "the end of the socket", func() bool { return !exists(path) })
+		giveUp(late)
+	})
+	if err := Stop(ctx, pool, false); !errors.Is(err, late) { // the process of the test does not end
+		t.Errorf("got %v", err)
+	}
+	gone.Wait()
+	p.end()
+	if err := Stop(t.Context(), pool, false); err == nil {
+		t.Error("a process that cannot be reached counts as stopped")
+	}
+	ended := exec.Command(systest.Self(t), "-test.run=^$")
+	if err := ended.Run(); err != nil {
+		t.Fatal(err)
+	}
+	pool.PID = ended.Process.Pid
+	if err := Stop(t.Context(), pool, false); err != nil {
+		t.Errorf("a pool that has ended: %v", err)
 	}
 }
 

@@ -1,7 +1,6 @@
 package change
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -145,10 +144,7 @@ func TestAutocrlf(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	index, err := os.ReadFile(filepath.Join(dir, ".git", "index"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	index := systest.ReadFile(t, filepath.Join(dir, ".git", "index"))
 	written := func(t *testing.T, task *Task) (Set, error) {
 		files := task.Files()
 		for name, text := range map[string]string{
@@ -186,7 +182,7 @@ func TestAutocrlf(t *testing.T) {
 					t.Errorf("change mode makes %s %q, %v", name, got, err)
 				}
 			}
-			if after, err := os.ReadFile(filepath.Join(dir, ".git", "index")); err != nil || !bytes.Equal(after, index) {
+			if after, err := os.ReadFile(filepath.Join(dir, ".git", "index")); err != nil || string(after) != index {
 				t.Errorf("the index has changed, %v", err)
 			}
 			work := filepath.Join(t.TempDir(), "work")
@@ -248,10 +244,7 @@ func TestMain(m *testing.M) {
 // No command in a repository's configuration runs.
 func TestRepositoryIsNotTrusted(t *testing.T) {
 	dir := changetest.Project(t, true, map[string]string{"a.txt": "one\n", ".gitattributes": "*.txt filter=evil\n"})
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := systest.Self(t)
 	run := filepath.ToSlash(self)
 	for _, c := range []string{
 		"core.fsmonitor=" + run, "filter.evil.clean=" + run, "filter.evil.process=" + run, "filter.evil.required=true",

@@ -73,10 +73,7 @@ func TestBrowser(t *testing.T) {
 // A command that fails opened nothing.
 func TestBrowse(t *testing.T) {
 	const url = "http://x/?a=b&c=%PATH%#1"
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := systest.Self(t)
 	dir := filepath.Join(t.TempDir(), "dir")
 	if runtime.GOOS == "windows" { // paths of programs have spaces there
 		dir = filepath.Join(t.TempDir(), "Program Files & x")

@@ -53,3 +53,13 @@ func ReadFile(t testing.TB, path string) string {
 	}
 	return string(data)
 }
+
+// Self returns the path of the running test program.
+func Self(t testing.TB) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return self
+}

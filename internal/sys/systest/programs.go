@@ -41,11 +41,7 @@ func Main(m *testing.M, programs map[string]func() error) {
 // Program returns the command of a program of [Main].
 func Program(t testing.TB, name string, args ...string) *exec.Cmd {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(self, args...)
+	cmd := exec.Command(Self(t), args...)
 	cmd.Env = append(os.Environ(), ProgramVar+"="+name)
 	return cmd
 }

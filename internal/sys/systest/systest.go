@@ -116,11 +116,7 @@ const envWait = "POLLUX_TEST_WAIT"
 // package's tests run in [VerifyTestMain].
 func Process(t testing.TB) (pid int) {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(self)
+	cmd := exec.Command(Self(t))
 	cmd.Env = append(os.Environ(), envWait+"=1")
 	in, err := cmd.StdinPipe()
 	if err == nil {

@@ -154,18 +154,12 @@ func withNPM(t *testing.T, npm fakeNPM) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := systest.Self(t)
 	systest.MakeDir(t, bin)
 	if runtime.GOOS == "windows" {
-		program, err := os.ReadFile(self)
-		if err != nil {
-			t.Fatal(err)
-		}
+		program := systest.ReadFile(t, self)
 		batch := []byte(strings.ReplaceAll(npmBatch, "\n", "\r\n"))
-		err = errors.Join(os.WriteFile(filepath.Join(bin, "node.exe"), program, 0o700), os.WriteFile(filepath.Join(bin, "npm.cmd"), batch, 0o600))
+		err = errors.Join(os.WriteFile(filepath.Join(bin, "node.exe"), []byte(program), 0o700), os.WriteFile(filepath.Join(bin, "npm.cmd"), batch, 0o600))
 		if err != nil {
 			t.Fatal(err)
 		}
