@@ -266,11 +266,9 @@ func (w *world) askACP(a acpAgent) {
 	if a.then != nil {
 		a.then(c)
 	}
-	for _, worker := range c.Workers() {
-		if worker.Memory < 64<<20 {
-			t.Errorf("%d MB is the memory of a launcher", worker.Memory>>20)
-		}
-	}
+	waitFor(t, "the memory of whole agents, not of launchers", func() bool {
+		return !slices.ContainsFunc(c.Workers(), func(w agent.Worker) bool { return w.Memory < 64<<20 })
+	})
 	c.end()
 	if planted, _ := filepath.Glob(filepath.Join(w.project, "PWNED*")); len(planted) > 0 {
 		t.Errorf("the project ran %v", planted)

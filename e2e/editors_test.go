@@ -751,6 +751,25 @@ func TestEditorCompares(t *testing.T) {
 	})
 }
 
+// What happens while Vim asks about a conflict does not hide the question: Vim waits for the
+// answer and takes no other key.
+func TestVimQuestionStaysInView(t *testing.T) {
+	d, _, _ := waits(t, kindOf("vim"), "one\n", "proposed\n")
+	d.enter()
+	other := d.file("b.txt", "b\n")
+	d.ask(fmt.Sprintf("bufload(bufadd('%s'))", other))
+	d.until("mode()", "n")
+	d.file("a.txt", "from another program\n")
+	d.press(":w", "Enter")
+	d.see("ompare with it")
+	d.ask("pollux#client#Say('a message')")
+	d.ask(fmt.Sprintf("pollux#diff#Reload('%s')", other))
+	d.see("ompare with it")
+	d.press("c")
+	d.see("from another program")
+	d.see("a message")
+}
+
 // The user goes from Vim's terminal to the diff by a command. Vim does not wait for Enter
 // afterwards.
 func TestVimLeavesItsTerminal(t *testing.T) {
@@ -793,6 +812,7 @@ func TestEditorOutside(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		w := newWorld(t, silent)
 		mine, other := w.file("mine.txt", "one\n"), w.file("other.txt", "a\nb\nc\nd\ne\n")
+		w.repository() // which knows the earlier texts, however soon the files change
 		d := w.sit(kind, other, mine)
 		d.press(h.visit(mine)...)
 		d.cli()

@@ -980,7 +980,9 @@ function! pollux#diff#Reload(path) abort
       call setbufvar(buf, '&autoread', 1)
       execute 'silent! checktime' buf
       call setbufvar(buf, '&autoread', -1) " the global value
-      redraw
+      if mode(1) !=# 'r?' " it would hide the question that Vim asks
+        redraw
+      endif
     endif
   endfor
   call pollux#context#Soon()

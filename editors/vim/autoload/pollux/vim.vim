@@ -99,6 +99,9 @@ export def Show(text: string, level: string)
     # A user who types in a terminal does not look at the command line.
     popup_notification(text, {highlight: level == 'info' ? 'Normal' : 'WarningMsg', time: 5000})
     return
+  elseif mode(1) == 'r?'
+    timer_start(200, (_) => Show(text, level)) # it would hide the question that Vim asks
+    return
   endif
   redraw # otherwise Vim asks for Enter after a second message
   execute 'echohl' {warning: 'WarningMsg', error: 'ErrorMsg'}->get(level, 'None')
