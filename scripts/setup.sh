@@ -11,7 +11,7 @@ missing=
 only=${1:-}
 [ -n "$only" ] || for pair in chromium:chromium git:git ps:procps tmux:tmux bash:bash \
 	nvim:neovim vim:vim-nox emacs:emacs-nox kak:kakoune \
-	ssh:openssh-client sshd:openssh-server ip:iproute2; do
+	ssh:openssh-client sshd:openssh-server ip:iproute2 strace:strace; do
 	command -v "${pair%:*}" >/dev/null 2>&1 || missing="$missing ${pair#*:}"
 done
 # Neovim's package brings this library; vterm needs it too.
