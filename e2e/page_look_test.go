@@ -192,6 +192,9 @@ func TestPageNamesAgents(t *testing.T) {
 	want := "Gemini CLI 0.61.0 (pid 123, tty pts/3)\nGemini CLI 0.61.0 (pid 124, tty pts/4)"
 	s.page(shows("#status", "2 connected"),
 		isTrue(`document.querySelector("#status").title === `+strconv.Quote(want)))
+	s.tell(editor.MethodDiffClose, editor.DiffClose{ID: "a", Reason: editor.ReasonRejected})
+	s.tell(editor.MethodClients, editor.Clients{Clients: []editor.Agent{}})
+	s.page(shows("#status", "no agent connected"), shows("#none", unconnected+"."))
 }
 
 // A tab whose companion had ended used to say "reconnecting" forever.

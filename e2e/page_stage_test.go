@@ -67,6 +67,9 @@ const clock = `{
   window.frames3 = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => requestAnimationFrame(() => done(true)))));
 }`
 
+// unconnected is what the companion says while its agent is not connected.
+const unconnected = "Qwen Code has not connected yet; type /ide enable in it"
+
 func newStage(t *testing.T, diffs ...editor.Diff) *stage {
 	t.Helper()
 	t.Parallel()
@@ -135,7 +138,7 @@ func (s *stage) serve(conn *jsonrpc.Conn, req *jsonrpc.Request) {
 			after = append(after, func() { conn.Start(editor.MethodDiffOpen, d) })
 		}
 	case editor.MethodStatus:
-		result = editor.Status{Roots: s.roots, Journal: true}
+		result = editor.Status{Roots: s.roots, Journal: true, Unconnected: unconnected}
 	case editor.MethodDiffList:
 		result = editor.DiffList{Diffs: append([]editor.Diff{}, s.diffs...)}
 	case editor.MethodDiffAccept, editor.MethodDiffReject, editor.MethodDiffSave, editor.MethodDiffEdit:

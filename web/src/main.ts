@@ -49,6 +49,7 @@ const dir = (path: string) => path.slice(0, Math.max(0, path.length - base(path)
 
 // The workspace's directories. The page shows paths relative to them.
 let roots: string[] = [];
+let unconnected = "No agent is connected. In Gemini CLI, type /ide enable and restart it; in Claude Code and Codex CLI, type /ide";
 
 // What became of the last changes, the latest first.
 let last: string[] = [];
@@ -243,8 +244,9 @@ async function send(item: Item) {
 // reconcile updates the page after it has connected: it sends unsent edits, then drops
 // the diffs that were answered meanwhile.
 async function reconcile() {
-  client.call<{ roots?: string[]; journal?: boolean }>("status", {}).then((status) => {
+  client.call<{ roots?: string[]; journal?: boolean; unconnected?: string }>("status", {}).then((status) => {
     roots = status.roots ?? [];
+    unconnected = status.unconnected ?? unconnected;
     keepsTexts = status.journal ?? false;
     for (const item of items.values()) label(item.diff);
     render();
@@ -446,7 +448,7 @@ function render() {
     : !online && !met ? "Connecting to Pollux…"
     : !online ? `Pollux has ended or cannot be reached.${keepsTexts ? " Your edits are kept: pollux journal lists them." : ""}`
     : agents.length ? [nothing(), ...silent, ...recent()].join("\n\n")
-    : "No agent is connected. In Gemini CLI, type /ide enable and restart it; in Claude Code and Codex CLI, type /ide.";
+    : `${unconnected}.`;
 }
 
 // nothing says that no change is pending, and whose changes appear here.
