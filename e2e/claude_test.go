@@ -57,11 +57,12 @@ func (s screen) seeBelow(mark, text string) {
 func (s screen) ask(line string) {
 	s.w.t.Helper()
 	waitFor(s.w.t, "a program that reads keys", s.ReadsKeys)
+	typed := time.Now()
 	if err := s.Type(line); err != nil {
 		s.w.t.Fatal(err)
 	}
 	s.see(line)
-	time.Sleep(typingDelay)
+	pauseBeforeEnter(typed)
 	s.press("Enter")
 }
 

@@ -224,9 +224,10 @@ func (d *desk) terminal(a agentKind) {
 // say sends a prompt to the agent.
 func (d *desk) say(prompt string) {
 	d.t.Helper()
+	typed := time.Now()
 	d.press(prompt)
 	d.reads(prompt[strings.LastIndex(prompt, " ")+1:]) // Emacs' term shows wrong characters before that
-	time.Sleep(typingDelay)
+	pauseBeforeEnter(typed)
 	d.press("Enter")
 }
 

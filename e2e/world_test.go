@@ -718,6 +718,10 @@ func (t *terminal) keys(keys string) {
 // within 30 ms of the last key as a line feed in pasted text.
 const typingDelay = 150 * time.Millisecond
 
+// pauseBeforeEnter is a user's pause before Enter. A busy agent, which shows late what was
+// typed, gets more time.
+func pauseBeforeEnter(typed time.Time) { time.Sleep(typingDelay + time.Since(typed)) }
+
 // commands are the CLI commands that the tests use, with the text that the menu
 // shows for each.
 var commands = map[string]string{
@@ -729,12 +733,13 @@ var commands = map[string]string{
 // prompt types a line, and sends it when the CLI has shown it.
 func (t *terminal) prompt(line string) {
 	t.t.Helper()
+	typed := time.Now()
 	t.keys(line)
 	t.expect(line)
 	if help, ok := commands[line]; ok && !t.old {
 		t.expect(help) // before its commands are loaded, the CLI sends one as a prompt
 	}
-	time.Sleep(typingDelay)
+	pauseBeforeEnter(typed)
 	t.keys("\r")
 }
 
