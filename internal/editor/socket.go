@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
-	"time"
 
 	"pollux/internal/sys/disk"
 	"pollux/internal/sys/sock"
@@ -29,11 +28,8 @@ func SocketPath(pid, port int) (string, error) {
 	return filepath.Join(dir, fmt.Sprintf("%d-%d.sock", pid, port)), err
 }
 
-// leftSockets are the sockets of killed companions. A new socket refuses connections until its
-// process listens.
-var leftSockets = disk.Leftovers{
-	Pattern: "[0-9]*-*.sock", Type: sock.FileType, MinAge: time.Second, Abandoned: sock.RefusesConnections,
-}
+// leftSockets are the sockets of killed companions.
+var leftSockets = sock.Leftovers("[0-9]*-*.sock")
 
 // Sockets lists the sockets of the user's running companions. It removes what
 // killed companions left behind.

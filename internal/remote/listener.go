@@ -94,7 +94,7 @@ func (l *Listener) watch(ctx context.Context) {
 
 // leftSockets are the sockets of killed listeners. A listener in another container
 // may share the directory; it answers.
-var leftSockets = disk.Leftovers{Pattern: "connect-*.sock", Type: sock.FileType, Abandoned: sock.RefusesConnections}
+var leftSockets = sock.Leftovers("connect-*.sock")
 
 // serve connects one agent to the companion.
 func (l *Listener) serve(ctx context.Context, agent net.Conn) {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestListenPrivate(t *testing.T) {
@@ -25,6 +26,10 @@ func TestListenPrivate(t *testing.T) {
 	}
 	killed.SetUnlinkOnClose(false)
 	killed.Close()
+	old := time.Now().Add(-time.Minute)
+	if err := os.Chtimes(left, old, old); err != nil {
+		t.Fatal(err)
+	}
 	one, scheme, address, err := ListenPrivate("test")
 	if err != nil {
 		t.Fatal(err)

@@ -108,6 +108,12 @@ func Dial(ctx context.Context, path string) (net.Conn, error) {
 	return conn, nil
 }
 
+// Leftovers finds the sockets of killed processes whose names match a pattern. It leaves out
+// those younger than a second: a new socket refuses connections until its process listens.
+func Leftovers(pattern string) disk.Leftovers {
+	return disk.Leftovers{Pattern: pattern, Type: FileType, MinAge: time.Second, Abandoned: RefusesConnections}
+}
+
 // refuseTimeout limits the dial of [RefusesConnections].
 const refuseTimeout = time.Second
 

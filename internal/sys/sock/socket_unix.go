@@ -59,7 +59,7 @@ func listenPrivate(name string) (l net.Listener, scheme, address string, err err
 	if err != nil {
 		return nil, "", "", err
 	}
-	disk.Leftovers{Pattern: name + "-*.sock", Type: FileType, Abandoned: RefusesConnections}.Remove(dir)
+	Leftovers(name + "-*.sock").Remove(dir)
 	path := filepath.Join(dir, fmt.Sprintf("%s-%d-%s.sock", name, os.Getpid(), rand.Text()[:6]))
 	if l, err = Listen(path); err != nil {
 		return nil, "", "", fmt.Errorf("%w: set POLLUX_RUNTIME_DIR to a short path of a directory you own", err)
