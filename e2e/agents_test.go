@@ -194,8 +194,8 @@ func typist(a agentKind, w *world) fakemodel.Script {
 // its start.
 func TestEditorAgents(t *testing.T) {
 	t.Parallel()
-	// done is what the model says after the calls for a line such as "a.txt=one". It has no
-	// spaces: over those of Copilot CLI, Emacs's terminal keeps what was there before.
+	// done returns the model's words after the calls for a line such as "a.txt=one". They have no
+	// spaces: where Copilot CLI writes one, Emacs's terminal may keep the old character.
 	done := func(line string) string { return "Done:" + strings.ReplaceAll(line, " ", "+") + "." }
 	script := func(a agentKind, w *world) fakemodel.Script {
 		return func(r fakemodel.Request) fakemodel.Reply {

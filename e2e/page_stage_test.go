@@ -67,7 +67,7 @@ const clock = `{
   window.frames3 = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => requestAnimationFrame(() => done(true)))));
 }`
 
-// unconnected is what the companion says while its agent is not connected.
+// unconnected is the companion's text for views while no agent is connected.
 const unconnected = "Qwen Code has not connected yet; type /ide enable in it"
 
 func newStage(t *testing.T, diffs ...editor.Diff) *stage {

@@ -88,9 +88,9 @@ type Command struct {
 	Writable, Parents []string
 	// Unlinked names the user's credentials that the process cannot see.
 	Unlinked []string
-	// Logs is the path of the files to which the process appends what it would otherwise write to
-	// standard error, or a pattern for it as in [path.Match]; "" if it writes there. Only the last
-	// element can have wildcards.
+	// Logs is a pattern, as in [path.Match], for the paths of the process's log files: it appends
+	// there what it would otherwise write to standard error. Only the last element can have
+	// wildcards. It is empty if the process has no log files.
 	Logs string
 }
 

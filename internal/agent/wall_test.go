@@ -89,7 +89,7 @@ func TestWallOfAnUnknownAgent(t *testing.T) {
 	}
 }
 
-// A process without an environment would inherit the one of Pollux, with all secrets in it.
+// A process without an environment would inherit Pollux's environment, with all its secrets.
 func TestEnvironmentIsRequired(t *testing.T) {
 	for _, mode := range []string{WallOff, WallAuto} {
 		wall := Wall{Mode: mode, Launcher: "pollux"}

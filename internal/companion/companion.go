@@ -51,7 +51,7 @@ type Config struct {
 	Waiting func(ctx context.Context, agent, path string)
 	// Outside lists changes outside Pollux: see [outside].
 	Outside bool
-	// Unconnected says that an agent runs which has not connected, and what to do about it.
+	// Unconnected says that the running agent has not connected, and what to do about it.
 	// Views show it while no agent is connected. It is empty if no agent may run.
 	Unconnected string
 	// Preferred returns the command of the agent that `pollux run` starts, or "" if it

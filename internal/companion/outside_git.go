@@ -138,8 +138,8 @@ func (g *gitRoot) changed(repository git.Repository) (map[string]bool, error) {
 	return files, nil
 }
 
-// temporaryNames are patterns of the names of files that editors write beside a file which the
-// user edits: swap files, locks, backups and copies that are saved automatically.
+// temporaryNames are patterns for the names of files that editors write next to an edited file:
+// swap files, locks, backups and automatically saved copies.
 var temporaryNames = []string{
 	".*.sw[a-p]", ".sw[a-p]", "4913", // Vim
 	".#*", "#*#", // Emacs

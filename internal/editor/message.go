@@ -482,8 +482,8 @@ type Status struct {
 	Journal bool `json:"journal"`
 	// Notes say what keeps agents from connecting, and what to do about it.
 	Notes []string `json:"notes,omitempty"`
-	// Unconnected says that an agent runs which has not connected, and what to do about it. It
-	// is for the user while there are no Clients; left out if no agent may run.
+	// Unconnected says that the running agent has not connected, and what to do about it. Show
+	// it while there are no Clients. It is left out if no agent may run.
 	Unconnected string `json:"unconnected,omitempty"`
 	// Outside lists the changes outside Pollux.
 	Outside Outside `json:"outside"`

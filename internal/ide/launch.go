@@ -32,7 +32,7 @@ type Launch struct {
 	// Hint returns what to tell the user before the agent starts, given the
 	// arguments; nothing if empty.
 	Hint func(args []string) string
-	// Connect is what the user does if the agent does not connect; Hint if empty.
+	// Connect says what to do if the agent does not connect. If it is empty, Hint does.
 	Connect string
 	// Prompt is that of [companion.AgentKind]; the protocol's if nil.
 	Prompt func(p editor.PromptParams, roots []string) editor.Prompt

@@ -1,6 +1,6 @@
 // Package mcp serves the Model Context Protocol to the agents of a companion and to the clients of
-// the bridge; here both are called agents. An agent's package, or the bridge, adds its dialect: tools, names, limits, texts,
-// and the way to the server.
+// the bridge; here both are called agents. An agent's package, or the bridge, adds its dialect:
+// tools, names, limits, texts, and the way to the server.
 //
 // A [Server] holds the sessions of one kind of agent. A [Session] is the server's side of
 // MCP with one agent:

@@ -49,7 +49,10 @@ const dir = (path: string) => path.slice(0, Math.max(0, path.length - base(path)
 
 // The workspace's directories. The page shows paths relative to them.
 let roots: string[] = [];
-let unconnected = "No agent is connected. In Gemini CLI, type /ide enable and restart it; in Claude Code and Codex CLI, type /ide";
+
+// What to do while no agent is connected, unless the companion says more.
+const noAgent = "No agent is connected. In Gemini CLI, type /ide enable and restart it; in Claude Code and Codex CLI, type /ide";
+let unconnected = noAgent;
 
 // What became of the last changes, the latest first.
 let last: string[] = [];
@@ -246,7 +249,7 @@ async function send(item: Item) {
 async function reconcile() {
   client.call<{ roots?: string[]; journal?: boolean; unconnected?: string }>("status", {}).then((status) => {
     roots = status.roots ?? [];
-    unconnected = status.unconnected ?? unconnected;
+    unconnected = status.unconnected ?? noAgent;
     keepsTexts = status.journal ?? false;
     for (const item of items.values()) label(item.diff);
     render();

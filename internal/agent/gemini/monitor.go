@@ -2,6 +2,7 @@ package gemini
 
 import (
 	"bytes"
+	"cmp"
 	"strconv"
 	"strings"
 	"time"
@@ -75,10 +76,7 @@ func (m *monitor) retries(b []byte) (retries []agent.Retry) {
 			wait = time.Duration(ms) * time.Millisecond
 		}
 		message := strings.Trim(text[2], ": \n")
-		kind := kindOf(message)
-		if kind == "" {
-			kind = agent.Capacity
-		}
+		kind := cmp.Or(kindOf(message), agent.Capacity)
 		retries = append(retries, agent.Retry{Attempt: n, Wait: wait, Kind: kind, Message: tidy(m.env, message)})
 	}
 	return retries

@@ -9,8 +9,7 @@ import (
 	"pollux/internal/lazy"
 )
 
-// retryDelay is the shortest mean of opencode's waits until it gives up: they start with 2 s and
-// double. It does not announce them.
+// retryDelay stands for each of opencode's first waits, which it does not announce: 2 s, then 4 s.
 const retryDelay = 3 * time.Second
 
 // refusal matches a line of the log about a request that the model's service refused.
@@ -27,7 +26,7 @@ func (m *monitor) Read(b []byte) (signs agent.Signs) {
 	for _, text := range m.refusals.Read(b) {
 		message := strings.TrimPrefix(text[2], "AI_APICallError: ")
 		kind := cmp.Or(kindOf(message), agent.Capacity)
-		if kind.Overload() || kind == agent.Network { // it ends the request after others
+		if kind.Overload() || kind == agent.Network { // other errors end the request
 			signs.Retries = append(signs.Retries, agent.Retry{Wait: retryDelay, Kind: kind, Message: message, Session: text[1]})
 		}
 	}

@@ -41,7 +41,7 @@ func (n *Network) Accept() (net.Conn, error) {
 // Close implements [net.Listener].
 func (n *Network) Close() error { n.close(); return nil }
 
-// Closed reports whether the server listens no more.
+// Closed reports whether the server has stopped listening.
 func (n *Network) Closed() bool {
 	select {
 	case <-n.ended:
@@ -51,7 +51,7 @@ func (n *Network) Closed() bool {
 	}
 }
 
-// Disconnect closes the listener and all connections, as the end of the server's process does.
+// Disconnect closes the listener and all connections, as if the server's process had ended.
 func (n *Network) Disconnect() {
 	n.close()
 	n.mu.Lock()

@@ -77,7 +77,7 @@ var helpText = []struct{ keys, text string }{
 // helpLines returns the part of the help that is on the screen.
 func (m *model) helpLines() []string {
 	all := m.allHelp()
-	room := max(1, m.height-1)
+	room := m.helpRoom()
 	m.helpTop = max(0, min(m.helpTop, len(all)-room))
 	lines := slices.Clone(all[m.helpTop:min(len(all), m.helpTop+room)])
 	for len(lines) < room {
@@ -89,6 +89,9 @@ func (m *model) helpLines() []string {
 	}
 	return append(lines, faint+" "+footer+plain)
 }
+
+// helpRoom returns how many lines of the help the screen has room for.
+func (m *model) helpRoom() int { return max(1, m.height-1) }
 
 // allHelp returns the lines of the help, wrapped.
 func (m *model) allHelp() (lines []string) {
@@ -112,7 +115,7 @@ func (m *model) allHelp() (lines []string) {
 // scrollHelp scrolls the help if it does not fit on the screen and the key scrolls, and reports
 // whether it did.
 func (m *model) scrollHelp(key string) bool {
-	room := max(1, m.height-1)
+	room := m.helpRoom()
 	if len(m.allHelp()) <= room {
 		return false
 	}
