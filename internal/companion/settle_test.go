@@ -80,10 +80,11 @@ func TestUnwrittenChangesCostLittle(t *testing.T) {
 	}
 }
 
-// settle waits until no accepted change can be written in time, and empties the view's
-// queues.
+// settle waits until no accepted change can be written in time and no look at a file is left, and
+// empties the view's queues.
 func (c *settling) settle() {
 	time.Sleep(2 * writtenTimeout)
+	synctest.Wait()
 	for len(c.view.closed)+len(c.view.texts) > 0 {
 		<-c.view.closed
 		<-c.view.texts

@@ -5,13 +5,6 @@ import (
 	"time"
 )
 
-// A Group is the process group of a process that runs a command with [RunForeground].
-type Group struct{ id int }
-
-// GroupOf returns the process group of a running process. It knows none on systems other than
-// Linux.
-func GroupOf(pid int) Group { return groupOf(pid) }
-
 // End ends the processes of the group that have lost their parent, and a variable in their
 // environment, given as KEY=VALUE. It asks them to end, and kills them after the grace period. It
 // is for the time after the process was killed: a parent-death signal has then killed the command,

@@ -10,7 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func groupOf(pid int) Group {
+// A Group is the process group of a process that runs a command with [RunForeground].
+type Group struct{ id int }
+
+// GroupOf returns the process group of a running process.
+func GroupOf(pid int) Group {
 	id, err := unix.Getpgid(pid)
 	if err != nil {
 		return Group{}
@@ -24,7 +28,7 @@ func (g Group) signal(variable string, sig syscall.Signal, asked map[int]bool) (
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, d := range dirs {
 		pid, err := strconv.Atoi(filepath.Base(d))
-		if err != nil || groupOf(pid) != g {
+		if err != nil || GroupOf(pid) != g {
 			continue
 		}
 		p, err := os.FindProcess(pid) // before the checks: see SignalTree
@@ -47,5 +51,5 @@ func (g Group) signal(variable string, sig syscall.Signal, asked map[int]bool) (
 func (g Group) left(pid int, variable string) bool {
 	_, env := commandLine(pid)
 	found, err := lookup(pid)
-	return err == nil && groupOf(pid) == g && groupOf(found.Parent) != g && slices.Contains(env, variable) && !ended(pid)
+	return err == nil && GroupOf(pid) == g && GroupOf(found.Parent) != g && slices.Contains(env, variable) && !ended(pid)
 }

@@ -4,6 +4,10 @@ package proc
 
 import "syscall"
 
-func groupOf(int) Group { return Group{} }
+// A Group is known on Linux only.
+type Group struct{}
+
+// GroupOf returns the process group of a running process.
+func GroupOf(int) Group { return Group{} }
 
 func (Group) signal(string, syscall.Signal, map[int]bool) bool { return false }
