@@ -22,10 +22,12 @@ test:
 	./scripts/test.sh
 
 nightly:
-	./scripts/test.sh nightly
-	./scripts/fuzz.sh 20s
-	@if [ "$$(id -u)" = 0 ]; then ./scripts/windows.sh && ./scripts/arm64.sh; \
-	else echo "nightly: Windows and arm64 are left out: run it as root" >&2; fi
+	@status=0; \
+	./scripts/test.sh nightly || status=$$?; \
+	./scripts/fuzz.sh 20s || status=$$?; \
+	if [ "$$(id -u)" = 0 ]; then ./scripts/windows.sh || status=$$?; ./scripts/arm64.sh || status=$$?; \
+	else echo "nightly: Windows and arm64 are left out: run it as root" >&2; fi; \
+	exit $$status
 
 check:
 	./scripts/check.sh

@@ -416,9 +416,6 @@ func claudeSession(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer gemini.Close()
-		if err := gemini.Listen(w.context()); err != nil {
-			t.Fatal(err)
-		}
 		if err := gemini.OpenDiff(w.context(), path, "gemini\n"); err != nil {
 			t.Fatal(err)
 		}

@@ -417,9 +417,6 @@ func TestTrap6EditorGoneAnswersTheCLI(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			if err := c.Listen(w.context()); err != nil {
-				t.Fatal(err)
-			}
 			if err := c.OpenDiff(w.context(), path, "two\n"); err != nil {
 				t.Fatal(err)
 			}

@@ -94,7 +94,7 @@ func TestDoctorAgents(t *testing.T) {
 			cli.see(on)
 			cli.ask("write it")
 			waitExists(t, filepath.Join(p.project, "new.txt"))
-			cli.seeBelow("write it", after)
+			cli.seeBelow("› write it", after) // the name of the session is at the bottom
 
 			// Others can write to the directory of the socket.
 			dir := filepath.Dir(p.codexSocket())

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -87,9 +88,12 @@ func warm(t *testing.T, pid int) (all []int) {
 // pools returns the running pools.
 func (w *world) pools() []shared.Status {
 	w.t.Helper()
+	cmd := exec.Command(polluxBinary, "pool", "status", "--json")
+	cmd.Env, cmd.Dir = w.env, w.project
+	out, err := cmd.Output() // a pool that was killed is named in standard error
 	var all []shared.Status
-	if err := json.Unmarshal([]byte(w.pollux("pool", "status", "--json")), &all); err != nil {
-		w.t.Fatal(err)
+	if err = cmp.Or(err, json.Unmarshal(out, &all)); err != nil {
+		w.t.Fatalf("%v\n%s", err, out)
 	}
 	return all
 }

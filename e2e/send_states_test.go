@@ -80,7 +80,7 @@ var askers = []asker{
 		editCall:   fakemodel.Part{Call: "write_file", Args: args("file_path", "$PATH", "content", "new\n")}, review: true,
 		field:  []string{"Down", "Down"},
 		second: "@a.txt lines 2-3 @b.txt line 1",
-		trusts: ".qwen/settings.json", trust: `{"security": {`, distrust: `{"security": {"folderTrust": {"enabled": true}, `,
+		trusts: ".qwen/settings.json", trust: `"security": {`, distrust: `"security": {"folderTrust": {"enabled": true}, `,
 	},
 	{
 		command: "claude", title: "Claude Code", release: claudeVersion, dialect: "claudeide", find: claudeide.ClaudeInputLine,
@@ -370,8 +370,12 @@ func (a asker) interview(w *world, columns, lines int) (*interview, *plugin) {
 }
 
 // The recordings that unit tests check come from the releases that the tests run.
+// TestSendStates looks at the screens of another release.
 func TestRecordingsAreCurrent(t *testing.T) {
 	for _, a := range askers {
+		if os.Getenv(strings.ToUpper(a.command)+"_VERSION") != "" {
+			continue
+		}
 		files, err := filepath.Glob(filepath.Join(repo, "internal", "ide", a.dialect, "testdata", a.command+"-*.txtar"))
 		if err != nil || len(files) == 0 {
 			t.Errorf("%s has no recordings: %v", a.title, err)

@@ -28,7 +28,7 @@ import (
 
 // TestMain gives all tests one user's directories, so that they can run in parallel.
 func TestMain(m *testing.M) {
-	companion.ShortenClosing()
+	companion.SetClosing(50 * time.Millisecond)
 	dir, err := os.MkdirTemp("", "companion")
 	if err == nil {
 		dir, err = filepath.EvalSymlinks(dir)

@@ -8,7 +8,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"pollux/internal/companion"
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
 	"pollux/internal/ide"
@@ -76,7 +78,7 @@ func TestAcceptedAndWritten(t *testing.T) {
 
 // The user accepts and immediately leaves the editor; the CLI writes meanwhile.
 func TestAcceptAndLeave(t *testing.T) {
-	t.Parallel()
+	defer companion.SetClosing(companion.SetClosing(time.Minute)) // parallel tests run later
 	w, c, e, path := newReview(t)
 	d := w.propose(c, e, path, "new\n")
 	w.accepts(e, d, "new\n")

@@ -2,9 +2,12 @@ package companion
 
 import "time"
 
-// ShortenClosing makes companions that shut down wait hardly any time for accepted changes
-// that no agent writes. Call it before the first one starts.
-func ShortenClosing() { closingWrittenTimeout = 50 * time.Millisecond }
+// SetClosing sets how long a companion that shuts down waits until accepted changes are written. It
+// returns the former time.
+func SetClosing(timeout time.Duration) (before time.Duration) {
+	before, closingWrittenTimeout = closingWrittenTimeout, timeout
+	return before
+}
 
 // Attached returns the number of attached clients.
 func (c *Companion) Attached() int {
