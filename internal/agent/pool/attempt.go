@@ -181,12 +181,8 @@ func content(req agent.Request, prompt string) ([]agent.Content, error) {
 // readErrors reads the rest of what the process has written about an attempt.
 func (w *process) readErrors() {
 	w.logs.read()
-	if w.once() {
-		select {
-		case <-w.child.Done():
-			w.readers.Wait()
-		default: // it has answered, but does not exit
-		}
+	if w.once() && isClosed(w.child.Done()) { // otherwise it has answered, but does not exit
+		w.readers.Wait()
 	}
 }
 
@@ -271,12 +267,10 @@ func (w *process) failure(ctx context.Context, err error) error {
 
 // exitCode returns the exit code of a process that has ended, and 0 for another one.
 func (w *process) exitCode() int {
-	select {
-	case <-w.child.Done():
-		return w.child.ExitCode()
-	default:
+	if !isClosed(w.child.Done()) {
 		return 0
 	}
+	return w.child.ExitCode()
 }
 
 // ended returns the error of a [agent.Driver.OneShot] process. message is its last error.

@@ -65,11 +65,7 @@ func (p *Pool) asking(ctx context.Context, from agent.Source) (program agent.Pro
 		case <-l.done:
 		case <-ctx.Done():
 		case <-l.asking:
-			select {
-			case <-l.done:
-			default:
-				return l.located, true
-			}
+			return l.located, !isClosed(l.done)
 		}
 	}
 	return agent.Program{}, false
@@ -125,12 +121,7 @@ func (p *Pool) addLookupLocked(key string, l *lookup) {
 
 // stale reports whether a lookup has ended and must be repeated.
 func (l *lookup) stale() bool {
-	select {
-	case <-l.done:
-		return l.err != nil || l.program.Version == "" && time.Since(l.at) >= versionInterval
-	default:
-		return false
-	}
+	return isClosed(l.done) && (l.err != nil || l.program.Version == "" && time.Since(l.at) >= versionInterval)
 }
 
 // fileKey identifies the current state of the file of a source's program.

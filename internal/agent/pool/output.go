@@ -84,12 +84,7 @@ func (w *process) createOutput(name string) (o *output, err error) {
 // Read implements [io.Reader]. It reads no more than the process may print.
 func (o *output) Read(b []byte) (int, error) {
 	for {
-		ended := false
-		select {
-		case <-o.ended:
-			ended = true
-		default:
-		}
+		ended := isClosed(o.ended)
 		if o.process.floods() {
 			return 0, io.EOF
 		}

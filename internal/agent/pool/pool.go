@@ -231,10 +231,7 @@ func (p *Pool) startUnchecked(from agent.Source, program agent.Program, k key) {
 	}
 	p.tasks.Go(func() {
 		if _, err := p.Check(p.ctx, from); err != nil {
-			p.mu.Lock()
-			p.retireLocked(w)
-			w.askKill()
-			p.mu.Unlock()
+			p.kill(w)
 		}
 	})
 }
@@ -361,10 +358,7 @@ func (p *Pool) settle(w *process, ended <-chan struct{}, err error) {
 			p.log.Warn("a warm process does not cancel a request and is killed", "pid", w.child.PID())
 		}
 	}
-	p.mu.Lock()
-	p.retireLocked(w)
-	w.askKill()
-	p.mu.Unlock()
+	p.kill(w)
 	<-w.done
 	if ended != nil {
 		<-ended
@@ -427,6 +421,14 @@ func (p *Pool) reserve(ctx context.Context, program agent.Program, k key, req ag
 		}
 	}
 	return nil, "", fmt.Errorf("%w: it ends right after its start", errCold)
+}
+
+// kill ends a process immediately.
+func (p *Pool) kill(w *process) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.retireLocked(w)
+	w.askKill()
 }
 
 // giveUp ends a process that does not answer, and delays the next start.

@@ -197,14 +197,14 @@ func (w *process) launch(temp *agent.TempDir) (err error) {
 }
 
 // alive reports whether the process is running and connected.
-func (w *process) alive() bool {
+func (w *process) alive() bool { return !isClosed(w.child.Done()) && !isClosed(w.conn.Done()) }
+
+func isClosed(c <-chan struct{}) bool {
 	select {
-	case <-w.child.Done():
-		return false
-	case <-w.conn.Done():
-		return false
-	default:
+	case <-c:
 		return true
+	default:
+		return false
 	}
 }
 
