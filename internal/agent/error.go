@@ -140,6 +140,9 @@ func Line(env Env, message string) string {
 	return strings.TrimRight(Shorten(message, 300), ". ")
 }
 
+// Summary returns a text as one short line, for [ToolUse].
+func Summary(text string) string { return Shorten(strings.Join(strings.Fields(text), " "), 60) }
+
 // Shorten cuts a text to n characters.
 func Shorten(s string, n int) string {
 	if r := []rune(s); len(r) > n {

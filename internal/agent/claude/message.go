@@ -159,7 +159,7 @@ func title(b block, dir string) string {
 // tool returns the name of a tool and a summary of its arguments, from a title.
 func tool(u agent.Update) (name, summary string) {
 	name, summary, _ = strings.Cut(u.Title, " ")
-	return name, agent.Shorten(strings.Join(strings.Fields(summary), " "), 60)
+	return name, agent.Summary(summary)
 }
 
 // since returns the tokens of one answer: the difference of two counts in a conversation.

@@ -55,7 +55,7 @@ const separator = "__"
 // tool implements [agent.Process.Tool].
 func tool(u agent.Update) (name, summary string) {
 	name, _, _ = strings.Cut(u.ToolCall, separator)
-	return name, agent.Shorten(strings.Join(strings.Fields(u.Title), " "), 60)
+	return name, agent.Summary(u.Title)
 }
 
 // use returns the tool that an item uses and its most informative argument.

@@ -84,7 +84,7 @@ func tool(u agent.Update) (name, summary string) {
 			break
 		}
 	}
-	return name, agent.Shorten(strings.Join(strings.Fields(title), " "), 60)
+	return name, agent.Summary(title)
 }
 
 func kindOf(message string) agent.Kind {

@@ -75,7 +75,7 @@ func (c *custom) account(env agent.Env, _ string) string {
 
 // tool returns what a tool does, such as "read", and its title: Pollux does not know its name.
 func tool(u agent.Update) (name, summary string) {
-	return cmp.Or(u.ToolKind, "tool"), agent.Shorten(strings.Join(strings.Fields(cmp.Or(u.File, u.Title)), " "), 60)
+	return cmp.Or(u.ToolKind, "tool"), agent.Summary(cmp.Or(u.File, u.Title))
 }
 
 func (c *custom) failure(env agent.Env, code int, message string, _ []string) *agent.Error {

@@ -1,6 +1,7 @@
 package gemini
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 
@@ -15,8 +16,7 @@ func isNotice(text string) bool { return strings.HasPrefix(text, "[MODE_UPDATE] 
 // summary of its arguments, from the title.
 func toolCall(u agent.Update) (name, summary string) {
 	name, _, _ = strings.Cut(u.ToolCall, "__")
-	title := strings.Join(strings.Fields(u.Title), " ")
-	return name, agent.Shorten(strings.TrimPrefix(title, "Searching the web for: "), 60)
+	return name, agent.Summary(strings.TrimPrefix(strings.TrimSpace(u.Title), "Searching the web for: "))
 }
 
 // usage reads the quota in the _meta field of a prompt's result.
@@ -58,13 +58,7 @@ var rpcKinds = map[int]agent.Kind{
 
 // classifyRPC classifies an error response by its words, then by its code.
 func classifyRPC(env agent.Env, code int, message string, unlinked []string) *agent.Error {
-	kind := kindOf(message)
-	if kind == "" {
-		kind = rpcKinds[code]
-	}
-	if kind == "" {
-		kind = agent.Failed
-	}
+	kind := cmp.Or(kindOf(message), rpcKinds[code], agent.Failed)
 	message = tidy(env, message)
 	if kind == agent.Auth && len(unlinked) > 0 {
 		kind = agent.Unlinked

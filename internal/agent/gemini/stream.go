@@ -158,7 +158,7 @@ func summarize(parameters json.RawMessage) string {
 		if filepath.IsAbs(s) || strings.HasPrefix(s, "/") {
 			s = path.Base(filepath.ToSlash(s))
 		}
-		s = agent.Shorten(strings.Join(strings.Fields(s), " "), 60)
+		s = agent.Summary(s)
 		if key == "query" || key == "pattern" {
 			s = strconv.Quote(s)
 		}

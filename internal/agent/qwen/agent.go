@@ -99,7 +99,7 @@ func tool(u agent.Update) (name, summary string) {
 	} else {
 		title = ""
 	}
-	return name, agent.Shorten(strings.Join(strings.Fields(title), " "), 60)
+	return name, agent.Summary(title)
 }
 
 func kindOf(message string) agent.Kind {
