@@ -46,9 +46,10 @@ type Protocol struct {
 	EnvNames []string
 	// Launches are the agents of this kind that Pollux can start.
 	Launches []Launch
-	// Prompt is that of [companion.AgentKind].
-	Prompt func(p editor.PromptParams, roots []string) editor.Prompt
-	// InputLine finds the input line of the agents; nil if each of Launches has its own.
+	// Connect, Prompt and InputLine are for those of Launches that have none of their own. If Prompt
+	// is nil, agents without one get that of the first row.
+	Connect   string
+	Prompt    func(p editor.PromptParams, roots []string) editor.Prompt
 	InputLine inputline.Finder
 	// Listen starts to listen for agents of the companion.
 	Listen func(c *companion.Companion, cfg Config) (Server, error)
@@ -118,18 +119,18 @@ var protocols = []Protocol{
 				Name: geminiide.GeminiCommand, Title: "Gemini CLI", Package: geminiide.GeminiPackage,
 				Env: geminiide.LaunchEnv, IDEMode: true, RestartCode: geminiide.GeminiRestartCode, Remote: true,
 				Asking: geminiide.GeminiAsking, Manual: geminiide.GeminiManual,
-				Connect: geminiide.EnableHint("it")(nil),
 			},
 			{
 				Name: geminiide.QwenCommand, Title: "Qwen Code", Package: geminiide.QwenPackage,
-				Env: geminiide.LaunchEnv, Hint: geminiide.EnableHint("Qwen Code"), Connect: geminiide.EnableHint("it")(nil), Remote: true,
+				Env: geminiide.LaunchEnv, Hint: geminiide.EnableHint("Qwen Code"), Remote: true,
 				Asking: geminiide.QwenAsking, Manual: geminiide.QwenManual,
 			},
 			{
 				Name: geminiide.LLxprtCommand, Title: "LLxprt Code", Package: "@vybestack/llxprt-code",
-				Hint: geminiide.EnableHint("LLxprt Code"), Connect: geminiide.EnableHint("it")(nil),
+				Hint: geminiide.EnableHint("LLxprt Code"),
 			},
 		},
+		Connect:   geminiide.EnableHint("it")(nil),
 		Prompt:    geminiide.Prompt,
 		InputLine: geminiide.InputLine,
 		Listen: func(c *companion.Companion, cfg Config) (Server, error) {
@@ -532,15 +533,10 @@ func (h *Host) Link() (string, error) {
 // Agents implements [companion.Host].
 func (h *Host) Agents() (kinds []companion.AgentKind) {
 	for _, p := range h.protocols {
-		for _, l := range p.Launches {
+		for _, l := range p.launches() {
 			k := companion.AgentKind{
-				AgentKind: editor.AgentKind{Command: l.Name, Name: l.Title}, Prompt: l.Prompt, InputLine: l.InputLine, Silent: l.silent, Manual: l.Manual,
-			}
-			if k.InputLine == nil {
-				k.InputLine = p.InputLine
-			}
-			if k.Prompt == nil {
-				k.Prompt = p.Prompt
+				AgentKind: editor.AgentKind{Command: l.Name, Name: l.Title},
+				Prompt:    l.Prompt, InputLine: l.InputLine, Silent: l.silent, Manual: l.Manual,
 			}
 			if k.Prompt == nil {
 				k.Prompt = h.Prompt

@@ -1,6 +1,7 @@
 package ide
 
 import (
+	"cmp"
 	"os"
 	"slices"
 	"strings"
@@ -32,7 +33,8 @@ type Launch struct {
 	// Hint returns what to tell the user before the agent starts, given the
 	// arguments; nothing if empty.
 	Hint func(args []string) string
-	// Connect says what to do if the agent does not connect. If it is empty, Hint does.
+	// Connect says what to do if the agent does not connect; the protocol's if empty. If that is
+	// empty, too, Hint does.
 	Connect string
 	// Prompt is that of [companion.AgentKind]; the protocol's if nil.
 	Prompt func(p editor.PromptParams, roots []string) editor.Prompt
@@ -58,9 +60,23 @@ type Launch struct {
 // Launches returns the agents that Pollux can start. The first one is the default.
 func Launches() (all []Launch) {
 	for _, p := range protocols {
-		for _, l := range p.Launches {
-			l.variables = append([]string{editor.EnvSocket}, p.EnvNames...)
-			all = append(all, l)
+		all = append(all, p.launches()...)
+	}
+	return all
+}
+
+// launches returns the agents of the protocol, with its defaults.
+func (p Protocol) launches() []Launch {
+	all := slices.Clone(p.Launches)
+	for i := range all {
+		l := &all[i]
+		l.variables = append([]string{editor.EnvSocket}, p.EnvNames...)
+		l.Connect = cmp.Or(l.Connect, p.Connect)
+		if l.Prompt == nil {
+			l.Prompt = p.Prompt
+		}
+		if l.InputLine == nil {
+			l.InputLine = p.InputLine
 		}
 	}
 	return all

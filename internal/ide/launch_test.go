@@ -47,7 +47,7 @@ func TestLaunchOfWrapper(t *testing.T) {
 func TestLaunches(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, p := range protocols {
-		for _, l := range p.Launches {
+		for _, l := range p.launches() {
 			if l.Name == "" || l.Title == "" || l.Package == "" || seen[l.Name] {
 				t.Errorf("an incomplete or repeated row: %+v", l)
 			}
