@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"pollux/internal/companion/journal"
-	"pollux/internal/crash"
 	"pollux/internal/editor"
 	"pollux/internal/lazy"
 	"pollux/internal/paths"
@@ -131,10 +130,7 @@ func New(cfg Config) (*Companion, error) {
 	c.outside = newOutside(c)
 	c.watch = newWatcher(c)
 	c.loops.start(c.watch.run)
-	c.loops.start(func() {
-		defer crash.Report()
-		c.sweep()
-	})
+	c.loops.start(c.sweep)
 	c.watch.wake.Set() // an agent may run already
 	return c, nil
 }
@@ -200,12 +196,7 @@ func (c *Companion) Wait() {
 
 // background runs f on a goroutine that ends soon after its diff does. Stop and Wait wait
 // for it.
-func (c *Companion) background(f func()) {
-	c.tasks.start(func() {
-		defer crash.Report()
-		f()
-	})
-}
+func (c *Companion) background(f func()) { c.tasks.start(f) }
 
 // Roots returns the workspace's directories as absolute real paths.
 func (c *Companion) Roots() []string {

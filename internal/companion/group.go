@@ -1,9 +1,13 @@
 package companion
 
-import "sync"
+import (
+	"sync"
 
-// A group waits for goroutines. Unlike with a [sync.WaitGroup], they may start
-// others during Wait.
+	"pollux/internal/crash"
+)
+
+// A group waits for goroutines, whose panics are reported. Unlike with a [sync.WaitGroup], they
+// may start others during Wait.
 type group struct {
 	mu   sync.Mutex
 	n    int
@@ -20,6 +24,7 @@ func (g *group) start(f func()) {
 	g.n++
 	go func() {
 		defer g.end()
+		defer crash.Report()
 		f()
 	}()
 }

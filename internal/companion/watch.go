@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"pollux/internal/crash"
 	"pollux/internal/editor"
 	"pollux/internal/outbox"
 	"pollux/internal/sys/disk"
@@ -104,7 +103,6 @@ func newWatcher(c *Companion) *watcher {
 
 // run looks at files until the companion has ended and expects no text any more.
 func (w *watcher) run() {
-	defer crash.Report()
 	defer close(w.done)
 	var tick <-chan time.Time
 	for over := false; !over; {
