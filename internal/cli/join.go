@@ -92,16 +92,12 @@ func startCompanion(ctx context.Context, streams IO, agent string, args []string
 		return c, nil, errors.New(strings.TrimSpace(line + "\n" + string(more)))
 	}
 	output := make(chan []byte, 1)
-	var left atomic.Bool
-	go func() {
+	expect := noticeEnd(func() {
 		data, _ := io.ReadAll(rest)
 		output <- data
-		if !left.Load() {
-			showEnded(ctx, streams, ide.LaunchOf(agent).Title)
-		}
-	}()
+	}, func() { showEnded(ctx, streams, ide.LaunchOf(agent).Title) })
 	return c, func() {
-		left.Store(true)
+		expect()
 		defer proc.LeaveInterruptToChild()() // it is about to end
 		if len(output) > 0 {
 			say(streams.Err, "the companion ended before the agent: see `pollux log`")
@@ -112,6 +108,17 @@ func startCompanion(ctx context.Context, streams IO, agent string, args []string
 		streams.Err.Write(<-output)
 		rest.Close()
 	}, nil
+}
+
+// noticeEnd calls ended when wait has returned, unless expect was called before.
+func noticeEnd(wait, ended func()) (expect func()) {
+	var expected atomic.Bool
+	go func() {
+		if wait(); !expected.Load() {
+			ended()
+		}
+	}()
+	return func() { expected.Store(true) }
 }
 
 // showEnded says that the companion has ended, while the agent with that name uses the terminal.
@@ -186,13 +193,8 @@ func hold(ctx context.Context, socket string, ended func()) (close func(), err e
 	if err != nil {
 		return nil, err
 	}
-	var left atomic.Bool
-	go func() {
-		if <-c.Done(); !left.Load() {
-			ended()
-		}
-	}()
-	return func() { left.Store(true); c.Close() }, nil
+	expect := noticeEnd(func() { <-c.Done() }, ended)
+	return func() { expect(); c.Close() }, nil
 }
 
 // joinCompanion returns the companion on a socket, and tells the user whose it is.
