@@ -284,10 +284,14 @@ func (c *Companion) activeLocked() bool {
 }
 
 func (c *Companion) clientsChangedLocked() {
-	clients := editor.Clients{Clients: c.clientsLocked()}
 	c.watch.wake.Set()
+	c.notifyLocked(editor.MethodClients, editor.Clients{Clients: c.clientsLocked()})
+}
+
+// notifyLocked sends a notification to every attached client.
+func (c *Companion) notifyLocked(method string, params any) {
 	for _, d := range c.conns {
-		d.notify(editor.MethodClients, clients)
+		d.notify(method, params)
 	}
 }
 
@@ -357,11 +361,7 @@ func (c *Companion) show(m editor.Message) {
 	c.showLocked(m)
 }
 
-func (c *Companion) showLocked(m editor.Message) {
-	for _, d := range c.conns {
-		d.notify(editor.MethodMessage, m)
-	}
-}
+func (c *Companion) showLocked(m editor.Message) { c.notifyLocked(editor.MethodMessage, m) }
 
 // fileChanged notifies the editors of a file that another program wrote. now is its state.
 func (c *Companion) fileChanged(path string, now fileState) {
@@ -370,9 +370,7 @@ func (c *Companion) fileChanged(path string, now fileState) {
 	for _, w := range c.writes {
 		w.noticed = w.noticed || w.named(path) && now != w.before
 	}
-	for _, d := range c.conns {
-		d.notify(editor.MethodFileChanged, editor.FileChanged{Path: path})
-	}
+	c.notifyLocked(editor.MethodFileChanged, editor.FileChanged{Path: path})
 }
 
 // surfacesLocked returns the attached clients that show diffs.

@@ -298,10 +298,7 @@ func (c *Companion) outsideLocked() editor.Outside {
 func (o *outside) announce() {
 	o.c.mu.Lock()
 	defer o.c.mu.Unlock()
-	list := o.c.outsideLocked()
-	for _, d := range o.c.conns {
-		d.notify(editor.MethodOutside, list)
-	}
+	o.c.notifyLocked(editor.MethodOutside, o.c.outsideLocked())
 }
 
 // expects reports whether the file may change: a proposal for it is open, or an agent may write it
