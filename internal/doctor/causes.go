@@ -184,6 +184,13 @@ func (c *Checker) NoView() bool {
 	return true
 }
 
+// NotInstalled warns that the part's agent is not on the PATH. install is the command that
+// installs it.
+func (c *Checker) NotInstalled(title, command, install string) {
+	c.install = install
+	c.Warn("cli", install, "%s is not installed here: no %s is on the PATH of this shell", title, command)
+}
+
 // None reports that an agent finds no companion here. If no agent was named, that is no
 // failure: it has not been started.
 func (c *Checker) None(command string) {
@@ -192,7 +199,11 @@ func (c *Checker) None(command string) {
 		c.OK("companion", "no companion is running here; `pollux run %s` starts both", command)
 		return
 	}
-	c.Fail("companion", StartWith(command), "no companion is running for %s", c.Dir)
+	next := StartWith(command)
+	if c.install != "" {
+		next = c.install + ", then " + next
+	}
+	c.Fail("companion", next, "no companion is running for %s", c.Dir)
 }
 
 // OwnDirectory checks that a directory of companions belongs to the user. It returns nil if

@@ -93,6 +93,8 @@ type Checker struct {
 	report Report
 	part   string
 	none   bool // an agent has no companion here
+	// install is the command that installs the part's agent; empty if that is installed.
+	install string
 }
 
 // A Program is an agent's command as the shell would start it. The zero value
@@ -150,7 +152,7 @@ func (r Report) Fix() error {
 func Examine(ctx context.Context, cfg Config, parts []Part) Report {
 	c := &Checker{Config: cfg, report: Report{Versions: make(map[string]string)}}
 	for _, p := range parts {
-		c.part, c.Program = p.Name, Program{}
+		c.part, c.Program, c.install = p.Name, Program{}, ""
 		before := len(c.report.Findings)
 		for _, check := range p.Checks {
 			check(ctx, c)

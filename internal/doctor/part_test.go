@@ -86,6 +86,20 @@ func TestNone(t *testing.T) {
 	}
 }
 
+// The next step for a missing agent began with `pollux run`, which cannot start it.
+func TestNoneWithoutAgent(t *testing.T) {
+	missing := func(_ context.Context, c *Checker) { c.NotInstalled("One", "one", "npm install one") }
+	none := func(_ context.Context, c *Checker) { c.None("x") }
+	report := Examine(t.Context(), Config{Dir: "/x"}, []Part{
+		{Name: "one", Checks: []Check{missing, none}}, {Name: "two", Checks: []Check{none}},
+	})
+	for i, want := range []string{"npm install one", "npm install one, then " + StartWith("x"), StartWith("x")} {
+		if got := report.Findings[i].Next; got != want {
+			t.Errorf("finding %d: next is %q, want %q", i, got, want)
+		}
+	}
+}
+
 // A part without causes takes one line; otherwise the worst cause comes first.
 func TestPrint(t *testing.T) {
 	p := Part{Name: "x", Heading: "Agent"}

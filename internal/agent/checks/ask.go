@@ -24,8 +24,7 @@ func (a *Asked) Program(title, install string) doctor.Check {
 		program, err := a.Agent.Find(ctx, agent.Source{})
 		switch {
 		case err != nil:
-			c.Warn("cli", "npm install -g "+install,
-				"%s is not installed here: no %s is on the PATH of this shell", title, a.Agent.Command)
+			c.NotInstalled(title, a.Agent.Command, "npm install -g "+install)
 		case program.Version == "":
 			c.Warn("cli", "npm install -g "+install+"@latest",
 				"%s does not report its version; the checks below assume the newest one", program.Path)
