@@ -151,12 +151,13 @@ func TestAccount(t *testing.T) {
 }
 
 func TestWritable(t *testing.T) {
+	home, dir := t.TempDir(), t.TempDir()
 	for _, test := range []struct {
 		env  agent.Env
 		want []string
 	}{
-		{agent.Env{"HOME=/h", "USERPROFILE=/h"}, []string{filepath.Join("/h", ".claude"), filepath.Join("/h", ".claude.json")}},
-		{agent.Env{"HOME=/h", "CLAUDE_CONFIG_DIR=/c"}, []string{"/c", filepath.Join("/c", ".claude.json")}},
+		{agent.Env{"HOME=" + home, "USERPROFILE=" + home}, []string{filepath.Join(home, ".claude"), filepath.Join(home, ".claude.json")}},
+		{agent.Env{"HOME=" + home, "CLAUDE_CONFIG_DIR=" + dir}, []string{dir, filepath.Join(dir, ".claude.json")}},
 		{agent.Env{}, nil},
 	} {
 		if got := Writable(test.env); !slices.Equal(got, test.want) {
