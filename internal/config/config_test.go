@@ -262,7 +262,7 @@ func TestPath(t *testing.T) {
 // What `pollux config` prints is a file with the same settings, and so is the file that
 // `pollux config edit` creates, with and without the marks of its comments.
 func TestPrintedFile(t *testing.T) {
-	const text = "agents.mine = {acp = ['/x/mine', 'a\"b'], writable = ['~/x'], variables = []}\n[companion]\nroot = ['/a\"b\\c', \"tab\\tnew\\nline \\u0001\\u0085 \U0001F600\"]\n[bridge]\nwarm-idle = \"1h0m30s\"\nstart-jitter = \"1ms\"\n"
+	text := "agents.mine = {acp = ['" + systest.Abs("/x/mine") + "', 'a\"b'], writable = ['~/x'], variables = []}\n[companion]\nroot = ['/a\"b\\c', \"tab\\tnew\\nline \\u0001\\u0085 \U0001F600\"]\n[bridge]\nwarm-idle = \"1h0m30s\"\nstart-jitter = \"1ms\"\n"
 	v := load(t, text, nil)
 	again := load(t, v.String(), nil)
 	if v.Err() != nil || again.Err() != nil {

@@ -213,6 +213,7 @@ func TestMode(t *testing.T) {
 				t.Setenv(key, "")
 			}
 			systest.SetHome(t, home)
+			t.Setenv("LOCALAPPDATA", home)
 			if tt.env[0] != "" {
 				t.Setenv(tt.env[0], tt.env[1])
 			}

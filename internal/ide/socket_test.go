@@ -29,12 +29,12 @@ func newConfig(t *testing.T) Config {
 	}
 	t.Cleanup(func() { os.RemoveAll(sockets) })
 	t.Setenv("POLLUX_RUNTIME_DIR", sockets)
-	for _, key := range []string{"TMPDIR", "HOME"} {
-		dir := filepath.Join(root, key[:4])
+	for name, set := range map[string]func(testing.TB, string){"TMPD": systest.SetTemp, "HOME": systest.SetHome} {
+		dir := filepath.Join(root, name)
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		t.Setenv(key, dir)
+		set(t, dir)
 	}
 	return Config{
 		Version: "test", Editor: editor.Info{Name: "test", DisplayName: "Test"}, Roots: []string{root},
