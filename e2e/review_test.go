@@ -160,15 +160,18 @@ func TestReviewInATerminal(t *testing.T) {
 
 func TestReviewWithAnEditor(t *testing.T) {
 	w := newWorld(t, silent)
-	path := w.file("a.txt", "one\n")
-	script := w.file("edit.sh", "#!/bin/sh\nprintf 'edited in %s\\n' \"${1##*.}\" > \"$1\"\n")
-	s := w.review(150, 40, "EDITOR=sh "+script)
-	s.open(path, "two\n")
+	path := w.file("a.txt", "same\nsame\none\n")
+	vi := w.file("vi", "#!/bin/sh\nprintf 'edited in %s at %s\\n' \"${2##*.}\" \"$1\" > \"$2\"\n")
+	if err := os.Chmod(vi, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := w.review(150, 40, "EDITOR="+vi)
+	s.open(path, "same\nsame\ntwo\n")
 	s.see("│") // the side-by-side view
 	s.keys("e")
 	s.see("edited in txt")
 	s.keys("y")
-	if got := accepted(t, s.cli); got != "edited in txt\n" {
+	if got := accepted(t, s.cli); got != "edited in txt at +3\n" {
 		t.Errorf("accepted %q", got)
 	}
 	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(w.project), "tmp", "pollux-edit-*")); len(left) > 0 {

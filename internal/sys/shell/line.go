@@ -3,6 +3,9 @@ package shell
 import (
 	"context"
 	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -17,6 +20,19 @@ func LineCommand(ctx context.Context, line string, args ...string) (*exec.Cmd, e
 // EDITOR, or nothing if it is empty. On Windows, parts in quotes may contain spaces, and so may
 // the path of a program that exists.
 func SplitLine(line string) []string { return splitLine(line) }
+
+// lineEditors are the editors that take a line as +LINE.
+var lineEditors = []string{"vi", "vim", "nvim", "view", "editor", "nano", "pico", "micro", "emacs", "emacsclient", "kak", "joe", "mg"}
+
+// EditArgs returns the arguments with which an editor, the value of a variable such as EDITOR, opens
+// a file at a line, counted from 1. An unknown editor receives the path only.
+func EditArgs(editor, path string, line int) []string {
+	words := SplitLine(editor)
+	if len(words) == 0 || !slices.Contains(lineEditors, filepath.Base(words[0])) {
+		return []string{path}
+	}
+	return []string{"+" + strconv.Itoa(line), path}
+}
 
 // DefaultEditor is a program that every machine with this system has.
 const DefaultEditor = defaultEditor

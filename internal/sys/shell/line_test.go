@@ -33,6 +33,20 @@ func TestSplitWindows(t *testing.T) {
 	}
 }
 
+func TestEditArgs(t *testing.T) {
+	for editor, want := range map[string][]string{
+		"vi":               {"+7", "f"},
+		"/usr/bin/nvim -f": {"+7", "f"},
+		"code --wait":      {"f"}, // it would open a file with the name +7
+		"sh nano":          {"f"},
+		"":                 {"f"},
+	} {
+		if got := EditArgs(editor, "f", 7); !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q", editor, got, want)
+		}
+	}
+}
+
 // On Windows, the user's editor was killed when the terminal closed, with the text in it.
 func TestLetSave(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())

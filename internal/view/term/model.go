@@ -575,7 +575,7 @@ func restored(source, text string, changes []change) string {
 	return text
 }
 
-// edit opens the text in the user's editor.
+// edit opens the text in the user's editor, at the current change.
 func (m *model) edit(it *item) tea.Cmd {
 	dir, err := disk.MkdirTemp("", "pollux-edit-")
 	if err != nil {
@@ -588,7 +588,11 @@ func (m *model) edit(it *item) tea.Cmd {
 		return nil
 	}
 	id, before := it.ID, it.text
-	cmd, err := shell.LineCommand(m.ctx, m.cfg.Editor, path)
+	line := 1
+	if it.at < len(it.changes) {
+		line = it.changes[it.at].New
+	}
+	cmd, err := shell.LineCommand(m.ctx, m.cfg.Editor, shell.EditArgs(m.cfg.Editor, path, line)...)
 	if err != nil {
 		m.message = "the editor cannot start: " + err.Error()
 		return nil
