@@ -176,10 +176,12 @@ vim.keymap.set("x", "gA", vim.lsp.buf.range_code_action or vim.lsp.buf.code_acti
 		return f.IsActive && f.Cursor != nil && *f.Cursor == editor.Cursor{Line: 1, Character: 9}
 	}))
 	s.keys("jA!") // typing moves the cursor too
-	s.press("Escape")
 	told(t, c, "the end of the second line", open(func(f geminiide.File) bool {
 		return f.Cursor != nil && *f.Cursor == editor.Cursor{Line: 2, Character: 7}
 	}))
+	s.see("-- INSERT --")
+	s.press("Escape")
+	waitFor(t, "the end of the insert mode", func() bool { return !strings.Contains(s.Text(), "-- INSERT --") })
 
 	if err := c.OpenDiff(w.context(), path, "two\n"); err != nil {
 		t.Fatal(err)
