@@ -164,10 +164,10 @@ func NewServer(b *Bridge) *Server {
 	return s
 }
 
-// Run serves one client on a pair of pipes until it disconnects or the context ends. Then Run
+// Run serves one client on a connection until it disconnects or the context ends. Then Run
 // closes the bridge, which cancels the calls, and waits for the answers, unless the client
 // does not read them in time. It also waits for the client's jobs.
-func (s *Server) Run(ctx context.Context, in io.Reader, out io.Writer) error {
+func (s *Server) Run(ctx context.Context, conn io.ReadWriteCloser) error {
 	defer s.jobs.close()
 	end := func() { go s.b.Close() }
 	session, err := s.mcp.NewSession(mcp.Dialect{Tools: s.tools, Received: s.received, InputEnded: end})
@@ -183,7 +183,7 @@ func (s *Server) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 		defer cancel()
 		s.mcp.Close(last)
 	})
-	session.Serve(mcp.Pipes(in, out, maxMessage))
+	session.Serve(mcp.Lines(conn, maxMessage))
 	if !stop() {
 		<-closed
 	}

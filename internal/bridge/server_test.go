@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,6 +18,7 @@ import (
 	"pollux/internal/agent"
 	"pollux/internal/agent/agents"
 	"pollux/internal/bridge/change/changetest"
+	"pollux/internal/sys/systest"
 )
 
 // connect connects a client with the given name to a new server of the bridge.
@@ -36,11 +36,10 @@ func connectAs(t *testing.T, b *Bridge, name, revision string, roots ...string) 
 
 // run runs a server, and returns a client's transport to it.
 func run(ctx context.Context, s *Server) (to mcp.Transport, ended chan error) {
-	in, theirs := io.Pipe()
-	ours, out := io.Pipe()
+	conn, client := systest.Pipes()
 	ended = make(chan error, 1)
-	go func() { ended <- s.Run(ctx, in, out) }()
-	return &mcp.IOTransport{Reader: ours, Writer: theirs}, ended
+	go func() { ended <- s.Run(ctx, conn) }()
+	return &mcp.IOTransport{Reader: client, Writer: client}, ended
 }
 
 // serve is [connectAs] for an existing server.

@@ -12,27 +12,24 @@ import (
 	"time"
 
 	"pollux/internal/agent"
+	"pollux/internal/sys/systest"
 )
 
-// A wire is a client on a pair of pipes.
+// A wire is a client.
 type wire struct {
-	in    *io.PipeWriter
+	in    *systest.Duplex
 	out   *bufio.Scanner
 	ended chan error
 }
 
 func dial(t *testing.T, b *Bridge) *wire {
 	t.Helper()
-	theirs, in := io.Pipe()
-	out, ours := io.Pipe()
-	w := &wire{in: in, out: bufio.NewScanner(out), ended: make(chan error, 1)}
-	go func() {
-		w.ended <- NewServer(b).Run(context.Background(), theirs, ours)
-		ours.Close()
-	}()
+	conn, client := systest.Pipes()
+	w := &wire{in: client, out: bufio.NewScanner(client), ended: make(chan error, 1)}
+	go func() { w.ended <- NewServer(b).Run(context.Background(), conn) }()
 	t.Cleanup(func() {
-		in.Close()
-		go io.Copy(io.Discard, out)
+		client.CloseWrite()
+		go io.Copy(io.Discard, client)
 		<-w.ended
 	})
 	return w
@@ -133,7 +130,7 @@ func TestEndOfInput(t *testing.T) {
 	w.want(t, `"id":0`)
 	go func() {
 		w.write(query("1", "hi"), `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"ping"}}`)
-		w.in.Close()
+		w.in.CloseWrite()
 	}()
 	got := ""
 	for w.out.Scan() {
@@ -149,16 +146,15 @@ func TestEndOfInput(t *testing.T) {
 func TestDeafClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTestBridge(t, answering("ok"), nil)
-		theirs, in := io.Pipe()
-		out, ours := io.Pipe()
+		conn, client := systest.Pipes()
 		ended := make(chan error, 1)
-		go func() { ended <- NewServer(b).Run(context.Background(), theirs, ours) }()
-		fmt.Fprintln(in, hello)
+		go func() { ended <- NewServer(b).Run(context.Background(), conn) }()
+		fmt.Fprintln(client, hello)
 		for i := range 5 {
-			fmt.Fprintln(in, query(fmt.Sprint(i+1), "hi"))
+			fmt.Fprintln(client, query(fmt.Sprint(i+1), "hi"))
 		}
-		fmt.Fprintln(in, "{not json")
-		in.Close()
+		fmt.Fprintln(client, "{not json")
+		client.CloseWrite()
 		closed := time.Now()
 		select {
 		case <-ended:
@@ -168,6 +164,5 @@ func TestDeafClient(t *testing.T) {
 		case <-time.After(time.Hour):
 			t.Error("the bridge does not end")
 		}
-		out.Close()
 	})
 }

@@ -62,7 +62,7 @@ gives both names. ` + "`pollux help pool`" + ` explains it.`,
 // serveBridge serves a bridge to the client on the standard streams, until the
 // client disconnects or ctx ends.
 func serveBridge(ctx context.Context, b *bridge.Bridge, streams IO) error {
-	return bridge.NewServer(b).Run(ctx, streams.In, streams.Out)
+	return bridge.NewServer(b).Run(ctx, streams.interruptible())
 }
 
 // once configures a bridge for a single call: no process stays warm.

@@ -28,15 +28,17 @@ change first, and writes it if you agree.
     pollux install nvim --remove         uninstall it`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newInstallBridge(streams))
+	var remove, yes bool
+	cmd.PersistentFlags().BoolVar(&remove, "remove", false, "uninstall Pollux")
+	cmd.PersistentFlags().BoolVarP(&yes, "yes", "y", false, "do not ask: answer yes to each question")
+	cmd.AddCommand(newInstallBridge(streams, &remove, &yes))
 	for _, e := range install.Editors {
-		cmd.AddCommand(newInstallEditor(streams, e))
+		cmd.AddCommand(newInstallEditor(streams, e, &remove, &yes))
 	}
 	return cmd
 }
 
-func newInstallBridge(streams IO) *cobra.Command {
-	var remove, yes bool
+func newInstallBridge(streams IO, remove, yes *bool) *cobra.Command {
 	var names []string
 	for _, c := range install.Clients {
 		names = append(names, c.Name)
@@ -68,21 +70,21 @@ file stays as it is. The clients are
 			if err != nil {
 				return err
 			}
-			plan, err := c.Plan(remove)
+			plan, err := c.Plan(*remove)
 			switch {
 			case err != nil:
 				return err
-			case plan.Empty() && remove:
+			case plan.Empty() && *remove:
 				say(streams.Err, "nothing to do: Pollux is not in %s", path)
 				return nil
 			case plan.Empty():
 				say(streams.Err, "nothing to do: Pollux is in %s", path)
 				return nil
 			}
-			if done, err := apply(cmd.Context(), streams, plan, "Write "+path+"?", yes); err != nil || !done {
+			if done, err := apply(cmd.Context(), streams, plan, "Write "+path+"?", *yes); err != nil || !done {
 				return err
 			}
-			if remove {
+			if *remove {
 				say(streams.Err, "removed from %s; restart %s", path, c.Title)
 				return nil
 			}
@@ -91,13 +93,10 @@ file stays as it is. The clients are
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&remove, "remove", false, "remove Pollux from the settings")
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	return cmd
 }
 
-func newInstallEditor(streams IO, e install.Editor) *cobra.Command {
-	var remove, yes bool
+func newInstallEditor(streams IO, e install.Editor, remove, yes *bool) *cobra.Command {
 	short := "Install the " + e.Title + " plugin"
 	if !e.HasPlugin() {
 		short = "Add Pollux to the settings of " + e.Title
@@ -115,25 +114,25 @@ otherwise a gemini in the editor's terminal does not connect.
 
 --remove uninstalls it.`, e.Title),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			plan, err := e.Plan(remove)
+			plan, err := e.Plan(*remove)
 			switch {
 			case err != nil:
 				return err
-			case plan.Empty() && remove:
+			case plan.Empty() && *remove:
 				say(streams.Err, "nothing to do: Pollux is not installed in %s", e.Title)
 				return nil
 			case plan.Empty():
 				say(streams.Err, "nothing to do: Pollux is installed in %s", e.Title)
-				return prepareGemini(cmd.Context(), streams, yes)
+				return prepareGemini(cmd.Context(), streams, *yes)
 			}
 			question := "Write these changes?"
-			if remove {
+			if *remove {
 				question = "Remove Pollux from " + e.Title + "?"
 			}
-			if done, err := apply(cmd.Context(), streams, plan, question, yes); err != nil || !done {
+			if done, err := apply(cmd.Context(), streams, plan, question, *yes); err != nil || !done {
 				return err
 			}
-			if remove {
+			if *remove {
 				say(streams.Err, "removed from %s; restart it to unload the plugin", e.Title)
 				return leaveGemini(streams)
 			}
@@ -142,11 +141,9 @@ otherwise a gemini in the editor's terminal does not connect.
 			if e.Decide != "" {
 				(firstInstall + first("-"+e.Name)).explain(streams, e.Decide)
 			}
-			return prepareGemini(cmd.Context(), streams, yes)
+			return prepareGemini(cmd.Context(), streams, *yes)
 		},
 	}
-	cmd.Flags().BoolVar(&remove, "remove", false, "uninstall Pollux")
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask: answer yes to each question")
 	return cmd
 }
 

@@ -158,7 +158,7 @@ func readLine(ctx context.Context, in *bufio.Reader) (string, error) {
 // untilSignal returns a context that a signal ends. The cause names the signal.
 //
 // All commands end in this way: everything that they start uses this context,
-// and they wait for it to end. Only [await] and [mcp.Pipes] leave
+// and they wait for it to end. Only [await] and [IO.interruptible] leave
 // something running.
 func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(ctx, proc.TerminationSignals...)
@@ -184,17 +184,38 @@ func await(ctx context.Context, f func() error) error {
 	}
 }
 
-// interruptible combines the standard input and output. Closing the result ends
-// a read in progress.
+// interruptible combines the standard input and output. Closing the result ends a Read and a
+// Write in progress; the latter goes on in the background.
 func (s IO) interruptible() io.ReadWriteCloser {
 	r, w := io.Pipe()
 	go func() {
 		_, err := io.Copy(w, s.In)
 		w.CloseWithError(err)
 	}()
-	return struct {
-		io.Reader
-		io.Writer
-		io.Closer
-	}{r, s.Out, r}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	return stdio{r, s.Out, ctx, cancel}
+}
+
+// A stdio is the result of [IO.interruptible].
+type stdio struct {
+	*io.PipeReader
+	out    io.Writer
+	open   context.Context
+	cancel context.CancelCauseFunc
+}
+
+func (s stdio) Write(p []byte) (int, error) {
+	err := await(s.open, func() error {
+		_, err := s.out.Write(p)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+func (s stdio) Close() error {
+	s.cancel(io.ErrClosedPipe)
+	return s.PipeReader.Close()
 }

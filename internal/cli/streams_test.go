@@ -1,11 +1,16 @@
 package cli
 
 import (
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/creack/pty"
 
@@ -70,4 +75,23 @@ func TestCommandsWorkAsTyped(t *testing.T) {
 	if got := typed("open"); !strings.HasSuffix(got, " open") || !strings.Contains(got, filepath.Base(exe)) {
 		t.Errorf("elsewhere: %q", got)
 	}
+}
+
+// An MCP client that neither writes nor reads does not keep a command from ending.
+func TestInterruptibleStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, stdin := io.Pipe()
+		stdout, out := io.Pipe()
+		conn := IO{In: in, Out: out}.interruptible()
+		var group errgroup.Group
+		group.Go(func() error { _, err := conn.Read(make([]byte, 1)); return err })
+		group.Go(func() error { _, err := conn.Write([]byte("x")); return err })
+		synctest.Wait()
+		conn.Close()
+		if err := group.Wait(); !errors.Is(err, io.ErrClosedPipe) {
+			t.Error(err)
+		}
+		stdin.Close()
+		stdout.Close()
+	})
 }

@@ -44,52 +44,9 @@ func (c webSocket) Write(ctx context.Context, frame []byte) error {
 
 func (c webSocket) Close() error { return c.CloseNow() }
 
-// A pipes is a connection on two streams.
-type pipes struct {
-	r      *jsonl.Reader
-	w      *jsonl.Writer
-	closed context.Context
-	close  context.CancelFunc
-}
-
-// Pipes returns a connection on which a message is a line of at most limit bytes. Close ends a Read
-// and a Write that nothing can interrupt, such as on the process's own standard streams: they go on
-// in the background.
-func Pipes(in io.Reader, out io.Writer, limit int) Conn {
-	p := &pipes{r: jsonl.NewReader(in, limit), w: jsonl.NewWriter(out)}
-	p.closed, p.close = context.WithCancel(context.Background())
-	return p
-}
-
-func (p *pipes) Read(context.Context) ([]byte, error) { return p.do(p.r.ReadLine) }
-
-func (p *pipes) Write(_ context.Context, frame []byte) error {
-	_, err := p.do(func() ([]byte, error) { return nil, p.w.WriteLine(frame) })
-	return err
-}
-
-func (p *pipes) Close() error { p.close(); return nil }
-
-// do runs f, and returns its results unless the connection is closed before.
-func (p *pipes) do(f func() ([]byte, error)) (line []byte, err error) {
-	done := make(chan struct{})
-	var l []byte
-	var e error
-	go func() {
-		defer close(done)
-		l, e = f()
-	}()
-	select {
-	case <-done:
-		return l, e
-	case <-p.closed.Done():
-		return nil, io.ErrClosedPipe
-	}
-}
-
-// Lines returns a connection on which a message is a line.
-func Lines(conn io.ReadWriteCloser) Conn {
-	return lines{conn, jsonl.NewReader(conn, MaxMessage), jsonl.NewWriter(conn)}
+// Lines returns a connection on which a message is a line of at most limit bytes.
+func Lines(conn io.ReadWriteCloser, limit int) Conn {
+	return lines{conn, jsonl.NewReader(conn, limit), jsonl.NewWriter(conn)}
 }
 
 type lines struct {

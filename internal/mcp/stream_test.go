@@ -10,12 +10,15 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"pollux/internal/sys/systest"
 )
 
-// servePipes serves an agent on a pair of pipes, with an hour of grace. Its tool returns once the
-// agent's side has ended.
-func servePipes(t *testing.T, in io.Reader, out io.Writer) (s *Session, served chan bool) {
+// serveLines serves the agent at the other end of a connection, with an hour of grace. Its tool
+// returns once the agent's side has ended.
+func serveLines(t *testing.T) (s *Session, agent *systest.Duplex, served chan bool) {
 	t.Helper()
+	conn, agent := systest.Pipes()
 	srv := New(Config{Log: slog.New(slog.DiscardHandler), MaxSessions: 1, Grace: time.Hour})
 	over := make(chan bool)
 	s, err := srv.NewSession(Dialect{
@@ -35,24 +38,22 @@ func servePipes(t *testing.T, in io.Reader, out io.Writer) (s *Session, served c
 	served = make(chan bool)
 	go func() {
 		defer close(served)
-		s.Serve(Pipes(in, out, 1<<10))
+		s.Serve(Lines(conn, 1<<10))
 	}()
-	return s, served
+	return s, agent, served
 }
 
 const hellos = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":` + hello + "}\n"
 
 // An agent that closes its side gets all answers. A line that is too long ends nothing.
-func TestPipes(t *testing.T) {
+func TestLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in, theirs := io.Pipe()
-		ours, out := io.Pipe()
-		_, served := servePipes(t, in, out)
+		_, agent, served := serveLines(t)
 		go func() {
-			io.WriteString(theirs, hellos+"\n"+strings.Repeat("x", 2<<10)+"\n"+`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"wait"}}`)
-			theirs.Close()
+			io.WriteString(agent, hellos+"\n"+strings.Repeat("x", 2<<10)+"\n"+`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"wait"}}`)
+			agent.CloseWrite()
 		}()
-		lines := bufio.NewScanner(ours)
+		lines := bufio.NewScanner(agent)
 		for _, want := range []string{`"id":1,`, `"id":null,"error":{"code":-32600,"message":"a message is longer than 1024 bytes: send less"}`, `"text":"over"`} {
 			if !lines.Scan() || !strings.Contains(lines.Text(), want) {
 				t.Errorf("%s, want %s", lines.Text(), want)
@@ -64,28 +65,21 @@ func TestPipes(t *testing.T) {
 
 // An agent that closes its side and does not read is given up after a time. So is one that does
 // neither when the session ends.
-func TestPipesToADeafAgent(t *testing.T) {
+func TestLinesToADeafAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in, theirs := io.Pipe()
-		ours, out := io.Pipe()
-		_, served := servePipes(t, in, out)
-		fmt.Fprint(theirs, hellos)
-		theirs.Close()
+		_, agent, served := serveLines(t)
+		fmt.Fprint(agent, hellos)
+		agent.CloseWrite()
 		began := time.Now()
 		<-served
 		if took := time.Since(began); took != time.Hour {
 			t.Errorf("it took %s", took)
 		}
-		ours.Close()
 	})
 	synctest.Test(t, func(t *testing.T) {
-		in, theirs := io.Pipe()
-		ours, out := io.Pipe()
-		s, served := servePipes(t, in, out)
-		fmt.Fprint(theirs, hellos)
+		s, agent, served := serveLines(t)
+		fmt.Fprint(agent, hellos)
 		s.End()
 		<-served
-		theirs.Close()
-		ours.Close()
 	})
 }

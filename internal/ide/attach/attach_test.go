@@ -54,7 +54,7 @@ func TestNewSession(t *testing.T) {
 	ended := make(chan bool)
 	go func() {
 		defer close(ended)
-		s.Serve(mcp.Lines(ours))
+		s.Serve(mcp.Lines(ours, mcp.MaxMessage))
 	}()
 	answer := json.NewDecoder(theirs)
 	theirs.Write([]byte(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"clientInfo":{"name":"agent","version":"1.2"}}}` + "\n"))

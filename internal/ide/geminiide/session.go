@@ -64,7 +64,7 @@ func (srv *Server) ServeConn(conn io.ReadWriteCloser) error {
 		conn.Close()
 		return err
 	}
-	s.Serve(mcp.Lines(conn))
+	s.Serve(mcp.Lines(conn, mcp.MaxMessage))
 	return nil
 }
 
