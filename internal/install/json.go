@@ -16,6 +16,9 @@ import (
 // comments.
 func changeJSON(text, key string, entry serverEntry, remove bool) (string, error) {
 	if strings.TrimSpace(text) == "" {
+		if remove {
+			return text, nil
+		}
 		text = "{}\n"
 	}
 	root, err := jsontoml.Parse([]byte(text))
