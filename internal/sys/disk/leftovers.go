@@ -92,7 +92,8 @@ func removeDir(root *os.Root, dir, lock string) error {
 			}
 		}
 	}
-	return root.RemoveAll(dir)
+	// Windows refuses to remove the lock while another process looks whether it is abandoned.
+	return rename(func() error { return root.RemoveAll(dir) }, func() error { return nil })
 }
 
 // find returns the leftovers' names, relative to root.

@@ -1,8 +1,10 @@
 package disk
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"pollux/internal/sys/systest"
 )
@@ -26,5 +28,36 @@ func TestLock(t *testing.T) {
 	f.Close()
 	if !Abandoned(path) {
 		t.Error("an unlocked file was not abandoned")
+	}
+}
+
+// A directory can be removed while another process looks at the lock in it. On Windows, that look
+// kept it from being removed.
+func TestRemoveDirWhileOthersLook(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pollux-x")
+	lock := filepath.Join(path, "lock")
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		for look := time.Tick(5 * time.Millisecond); ; Abandoned(lock) {
+			select {
+			case <-done:
+				return
+			case <-look:
+			}
+		}
+	}()
+	for range 100 {
+		if err := os.Mkdir(path, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		f, err := Lock(lock)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+		if err := RemoveDir(path, "lock"); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

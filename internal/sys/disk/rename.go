@@ -11,7 +11,7 @@ const maxRenameDelay = 100 * time.Millisecond
 // renameTimeout limits how long a rename waits for other programs.
 const renameTimeout = time.Second
 
-// rename is [RetryRename] for a file. It waits no longer than [renameTimeout].
+// rename is [RetryRename] for a file, and also for its removal. It waits no longer than [renameTimeout].
 func rename(do, check func() error) error {
 	return RetryRename(context.Background(), renameTimeout, do, check)
 }
