@@ -13,7 +13,7 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
-	"github.com/rivo/uniseg"
+	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
 
 	"pollux/internal/editor"
@@ -79,7 +79,7 @@ workspace contains the file, preferably one with a connected agent.`,
 					}
 					e.Selection = string(data)
 				}
-				if blockCursor && uniseg.GraphemeClusterCount(e.Selection) <= 1 {
+				if blockCursor && isOneCharacter(e.Selection) {
 					e.Selection = ""
 				}
 				if anchor != "" && e.Selection != "" {
@@ -169,6 +169,12 @@ func selectionRange(path, text, anchor string, line, column int, unit string) (*
 	return &editor.Range{Start: start, End: end}, nil
 }
 
+// isOneCharacter reports whether a text is at most one character, as the user sees it.
+func isOneCharacter(text string) bool {
+	first, _ := ansi.FirstGraphemeCluster(text, ansi.GraphemeWidth)
+	return first == text
+}
+
 // utf16Column converts a 1-based column in another unit to UTF-16 code units, using
 // the line on disk. If that line is shorter, because the buffer has changes, each
 // missing unit is one code unit.
@@ -193,12 +199,12 @@ func utf16Column(path string, line, column int, unit string) (int, error) {
 	}
 	left, units := column-1, 1
 	if unit == "grapheme" {
-		clusters := uniseg.NewGraphemes(text)
-		for left > 0 && clusters.Next() {
-			for _, r := range clusters.Runes() {
+		for ; left > 0 && text != ""; left-- {
+			cluster, _ := ansi.FirstGraphemeCluster(text, ansi.GraphemeWidth)
+			for _, r := range cluster {
 				units += utf16.RuneLen(r)
 			}
-			left--
+			text = text[len(cluster):]
 		}
 		return units + left, nil
 	}

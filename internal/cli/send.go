@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/rivo/uniseg"
 	"github.com/spf13/cobra"
 
 	"pollux/internal/companion"
@@ -162,7 +161,7 @@ func selectedLines(in io.Reader, path, text string, cursor int) (line, end int, 
 			return 0, 0, err
 		}
 	}
-	if uniseg.GraphemeClusterCount(text) <= 1 {
+	if isOneCharacter(text) {
 		return cursor, 0, nil
 	}
 	more := strings.Count(strings.TrimSuffix(text, "\n"), "\n")

@@ -22,13 +22,10 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
-	collector "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
-	common "go.opentelemetry.io/proto/otlp/common/v1"
-	otlp "go.opentelemetry.io/proto/otlp/metrics/v1"
-	"google.golang.org/protobuf/proto"
 
 	"pollux/internal/agent"
 	"pollux/internal/sys/systest"
@@ -85,23 +82,11 @@ func (r *receiver) reset() {
 	r.requests, r.bodies = nil, nil
 }
 
-// received returns the requests and the metrics in them.
-func (r *receiver) received(t *testing.T) ([]*http.Request, []*collector.ExportMetricsServiceRequest) {
-	t.Helper()
+// received returns the requests and their bodies, unpacked.
+func (r *receiver) received() ([]*http.Request, [][]byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var all []*collector.ExportMetricsServiceRequest
-	for _, body := range r.bodies {
-		m := new(collector.ExportMetricsServiceRequest)
-		if err := proto.Unmarshal(body, m); err != nil {
-			t.Fatal(err)
-		}
-		if len(m.ProtoReflect().GetUnknown()) > 0 {
-			t.Errorf("unknown fields in %v", m)
-		}
-		all = append(all, m)
-	}
-	return r.requests, all
+	return r.requests, r.bodies
 }
 
 // open opens a meter with those variables and returns its log.
@@ -129,22 +114,49 @@ func must(t *testing.T, env map[string]string) (*Meter, *bytes.Buffer) {
 }
 
 // words returns attributes as "name=value", sorted and separated by spaces.
-func words(attributes []*common.KeyValue) string {
+func words(attributes attribute.Set) string {
 	var all []string
-	for _, a := range attributes {
-		all = append(all, a.Key+"="+a.Value.GetStringValue())
+	for _, a := range attributes.ToSlice() {
+		all = append(all, string(a.Key)+"="+a.Value.AsString())
 	}
-	slices.Sort(all)
 	return strings.Join(all, " ")
+}
+
+// collect returns the metrics of a reader.
+func collect(t *testing.T, reader sdk.Reader) *metricdata.ResourceMetrics {
+	t.Helper()
+	var metrics metricdata.ResourceMetrics
+	if err := reader.Collect(t.Context(), &metrics); err != nil {
+		t.Fatal(err)
+	}
+	return &metrics
+}
+
+// point is what one histogram has counted of the calls with the same attributes.
+type point struct {
+	count   uint64
+	sum     float64
+	buckets []uint64
+}
+
+// points adds the points of a histogram to got, by the metric's name, unit and attributes.
+func points[N int64 | float64](t *testing.T, got map[string]point, m metricdata.Metrics, h metricdata.Histogram[N]) {
+	if h.Temporality != metricdata.CumulativeTemporality {
+		t.Errorf("%s is not cumulative", m.Name)
+	}
+	for _, p := range h.DataPoints {
+		got[m.Name+"{"+m.Unit+"} "+words(p.Attributes)] = point{p.Count, float64(p.Sum), p.BucketCounts}
+	}
 }
 
 func TestMetrics(t *testing.T) {
 	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "team=a%20b,service.version=9")
-	r := newReceiver(t)
-	m, log := must(t, map[string]string{
-		"OTEL_EXPORTER_OTLP_ENDPOINT": r.URL + "/base/",
-		"OTEL_EXPORTER_OTLP_HEADERS":  "api-key=s%3Decret, x-tenant = 7",
-	})
+	o := Options{Provider: "gcp.gen_ai", Version: "1.2.3", Log: slog.New(slog.DiscardHandler)}
+	reader := sdk.NewManualReader()
+	m, err := newMeter(o, describe(o), reader)
+	if err != nil {
+		t.Fatal(err)
+	}
 	call := agent.Usage{
 		Start: time.Now(), Duration: 3 * time.Second, Queued: 500 * time.Millisecond,
 		Agent: "gemini", Model: "gemini-2.5-pro", Tokens: agent.Tokens{Input: 1000, Output: 20, Cached: 900},
@@ -158,34 +170,22 @@ func TestMetrics(t *testing.T) {
 	failed.Requested, failed.Model, failed.Error, failed.Tokens = "gemini-2.5-pro", "gemini-2.5-pro", "quota per day", agent.Tokens{}
 	m.Record(failed)
 	m.Record(agent.Usage{Start: time.Now(), Duration: 3 * time.Second, Agent: "gemini", Requested: "gemini-2.5-pro", Error: "not installed", NotAsked: true})
+	metrics := collect(t, reader)
 	m.Close()
-	if log.Len() > 0 {
-		t.Errorf("logged %s", log)
-	}
 
-	requests, metrics := r.received(t)
-	if len(requests) != 1 {
-		t.Fatalf("%d requests, want 1", len(requests))
-	}
-	if req := requests[0]; req.URL.Path != "/base/v1/metrics" || req.Method != http.MethodPost ||
-		req.Header.Get("Content-Type") != "application/x-protobuf" ||
-		req.Header.Get("api-key") != "s=ecret" || req.Header.Get("X-Tenant") != "7" {
-		t.Errorf("the request is %s %s %v", req.Method, req.URL, req.Header)
-	}
-	all := metrics[0].ResourceMetrics[0]
-	about := words(all.Resource.Attributes)
+	about := words(*metrics.Resource.Set())
 	for _, want := range []string{"service.name=pollux", "service.version=9", "service.instance.id=", "team=a b", "telemetry.sdk.language=go"} {
 		if !strings.Contains(about, want) {
 			t.Errorf("no %s in the resource: %s", want, about)
 		}
 	}
-	got := make(map[string]*otlp.HistogramDataPoint)
-	for _, m := range all.ScopeMetrics[0].Metrics {
-		if m.GetHistogram().AggregationTemporality != otlp.AggregationTemporality_AGGREGATION_TEMPORALITY_CUMULATIVE {
-			t.Errorf("%s is not cumulative", m.Name)
-		}
-		for _, p := range m.GetHistogram().DataPoints {
-			got[m.Name+"{"+m.Unit+"} "+words(p.Attributes)] = p
+	got := make(map[string]point)
+	for _, m := range metrics.ScopeMetrics[0].Metrics {
+		switch h := m.Data.(type) {
+		case metricdata.Histogram[int64]:
+			points(t, got, m, h)
+		case metricdata.Histogram[float64]:
+			points(t, got, m, h)
 		}
 	}
 	const common = "gen_ai.operation.name=chat gen_ai.provider.name=gcp.gen_ai "
@@ -208,9 +208,36 @@ func TestMetrics(t *testing.T) {
 			strings.Join(slices.Sorted(maps.Keys(want)), "\n"))
 	}
 	for name, w := range want {
-		if p := got[name]; p == nil || p.Count != w.count || p.GetSum() != w.sum || len(p.BucketCounts) != 15 || p.BucketCounts[w.bucket] != w.count {
+		if p := got[name]; p.count != w.count || p.sum != w.sum || len(p.buckets) != 15 || p.buckets[w.bucket] != w.count {
 			t.Errorf("%s is %v, want %v", name, p, w)
 		}
+	}
+}
+
+// The metrics go to the user's collector, with the user's headers.
+func TestRequest(t *testing.T) {
+	r := newReceiver(t)
+	m, log := must(t, map[string]string{
+		"OTEL_EXPORTER_OTLP_ENDPOINT": r.URL + "/base/",
+		"OTEL_EXPORTER_OTLP_HEADERS":  "api-key=s%3Decret, x-tenant = 7",
+	})
+	m.Record(agent.Usage{Model: "gemini-2.5-pro"})
+	m.Record(agent.Usage{Model: "gemini-2.5-pro"})
+	m.Close()
+	if log.Len() > 0 {
+		t.Errorf("logged %s", log)
+	}
+	requests, bodies := r.received()
+	if len(requests) != 1 {
+		t.Fatalf("%d requests, want 1", len(requests))
+	}
+	if req := requests[0]; req.URL.Path != "/base/v1/metrics" || req.Method != http.MethodPost ||
+		req.Header.Get("Content-Type") != "application/x-protobuf" ||
+		req.Header.Get("api-key") != "s=ecret" || req.Header.Get("X-Tenant") != "7" {
+		t.Errorf("the request is %s %s %v", req.Method, req.URL, req.Header)
+	}
+	if !bytes.Contains(bodies[0], []byte("gemini-2.5-pro")) {
+		t.Errorf("the body is %q", bodies[0])
 	}
 }
 
@@ -244,12 +271,9 @@ func TestEncoding(t *testing.T) {
 			t.Fatal(err)
 		}
 		export := func() {
-			var metrics metricdata.ResourceMetrics
-			if err := reader.Collect(t.Context(), &metrics); err != nil {
-				t.Fatal(err)
-			}
+			metrics := collect(t, reader)
 			for _, exporter := range []sdk.Exporter{e, reference} {
-				if err := exporter.Export(t.Context(), &metrics); err != nil {
+				if err := exporter.Export(t.Context(), metrics); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -265,14 +289,14 @@ func TestEncoding(t *testing.T) {
 	if err := reference.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	_, got := ours.received(t)
-	_, want := official.received(t)
+	_, got := ours.received()
+	_, want := official.received()
 	if len(got) != 9 || len(want) != 9 {
 		t.Fatalf("%d and %d requests, want 9", len(got), len(want))
 	}
 	for i := range got {
-		if !proto.Equal(got[i], want[i]) {
-			t.Errorf("sent\n%v\nthe official exporter sends\n%v", got[i], want[i])
+		if !bytes.Equal(got[i], want[i]) {
+			t.Errorf("sent\n%q\nthe official exporter sends\n%q", got[i], want[i])
 		}
 	}
 }
@@ -364,7 +388,7 @@ func TestTLS(t *testing.T) {
 		})
 		m.Record(agent.Usage{})
 		m.Close()
-		requests, _ := r.received(t)
+		requests, _ := r.received()
 		r.reset()
 		if len(requests) != want.requests || (log.Len() > 0) != (want.says != "") || !strings.Contains(log.String(), want.says) {
 			t.Errorf("certificate %q: %d requests, want %d; logged %q, want %q", file, len(requests), want.requests, log, want.says)
@@ -415,7 +439,7 @@ func TestRefused(t *testing.T) {
 			}
 		})
 	}
-	if requests, _ := elsewhere.received(t); len(requests) > 0 {
+	if requests, _ := elsewhere.received(); len(requests) > 0 {
 		t.Error("the headers went to another server")
 	}
 }

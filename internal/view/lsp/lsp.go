@@ -22,7 +22,7 @@ import (
 	"time"
 	"unicode/utf16"
 
-	"github.com/rivo/uniseg"
+	"github.com/charmbracelet/x/ansi"
 
 	"pollux/internal/editor"
 	"pollux/internal/jsonrpc"
@@ -408,7 +408,7 @@ func (d *document) choose(r textRange, blockCursor bool) {
 	from := d.offset(r.Start)
 	to := max(from, d.offset(r.End))
 	text := d.text[from:to]
-	if blockCursor && uniseg.GraphemeClusterCount(text) <= 1 {
+	if first, _ := ansi.FirstGraphemeCluster(text, ansi.GraphemeWidth); blockCursor && first == text {
 		r.End, text = r.Start, ""
 	}
 	d.deselect()

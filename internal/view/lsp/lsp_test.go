@@ -1,20 +1,23 @@
 package lsp
 
 import (
-	"context"
+	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/textproto"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/sourcegraph/jsonrpc2"
-
 	"pollux/internal/editor"
+	"pollux/internal/jsonrpc"
 	"pollux/internal/paths"
 	"pollux/internal/sys/systest"
 )
@@ -28,8 +31,8 @@ func TestMain(m *testing.M) { systest.VerifyTestMain(m) }
 // companion's end of the editor protocol on the other.
 type desk struct {
 	t         *testing.T
-	editor    *jsonrpc2.Conn
-	companion *jsonrpc2.Conn
+	editor    *jsonrpc.Conn
+	companion *jsonrpc.Conn
 
 	mu     sync.Mutex
 	said   []string                     // methods and texts that the editor got
@@ -91,20 +94,20 @@ func sit(t *testing.T) *desk {
 	d := &desk{t: t, texts: make(map[string]editor.DiffAccept)}
 	mine, theirs := net.Pipe()
 	local, remote := net.Pipe()
-	d.companion = jsonrpc2.NewConn(t.Context(), editor.NewStream(buffer(remote)), jsonrpc2.HandlerWithError(func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) (any, error) {
+	d.companion = jsonrpc.NewConn(t.Context(), editor.NewStream(buffer(remote)), jsonrpc.HandlerWithError(func(_ *jsonrpc.Conn, req *jsonrpc.Request) (any, error) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		switch req.Method {
 		case editor.MethodInitialize:
-			return editor.InitializeResult{Protocol: 1}, json.Unmarshal(*req.Params, &d.init)
+			return editor.InitializeResult{Protocol: 1}, json.Unmarshal(req.Params, &d.init)
 		case editor.MethodContextUpdate:
 			d.told = editor.Snapshot{}
-			return nil, json.Unmarshal(*req.Params, &d.told)
+			return nil, json.Unmarshal(req.Params, &d.told)
 		case editor.MethodReviewLink:
 			return editor.Link{URL: "http://127.0.0.1:1/review"}, nil
 		case editor.MethodDiffAccept:
 			var a editor.DiffAccept
-			json.Unmarshal(*req.Params, &a)
+			json.Unmarshal(req.Params, &a)
 			d.texts[a.ID] = a
 			res := editor.DiffAcceptResult{Status: editor.StatusAccepted}
 			if len(d.accept) > 0 {
@@ -118,14 +121,14 @@ func sit(t *testing.T) *desk {
 			d.calls = append(d.calls, "save")
 			return editor.DiffAcceptResult{Status: editor.StatusAccepted}, nil
 		}
-		return nil, &jsonrpc2.Error{Code: -32601}
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound}
 	}))
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
 		Serve(t.Context(), theirs, Config{Dial: func(h editor.Handler) *editor.Client { return editor.NewClient(local, h) }})
 	}()
-	d.editor = jsonrpc2.NewConn(t.Context(), jsonrpc2.NewBufferedStream(buffer(mine), jsonrpc2.VSCodeObjectCodec{}), jsonrpc2.HandlerWithError(func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) (any, error) {
+	d.editor = jsonrpc.NewConn(t.Context(), editor.NewStream(buffer(mine)), jsonrpc.HandlerWithError(func(_ *jsonrpc.Conn, req *jsonrpc.Request) (any, error) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		var p struct {
@@ -133,7 +136,7 @@ func sit(t *testing.T) *desk {
 			URI     string
 			Actions []action
 		}
-		json.Unmarshal(*req.Params, &p)
+		json.Unmarshal(req.Params, &p)
 		d.said = append(d.said, req.Method+" "+p.Message+p.URI)
 		if d.asked != nil && len(p.Actions) > 0 {
 			d.asked(p.Actions)
@@ -142,7 +145,7 @@ func sit(t *testing.T) *desk {
 		case req.Method == "window/showDocument":
 			return map[string]any{"success": true}, nil
 		case d.choose == "?" && !req.Notif:
-			return nil, &jsonrpc2.Error{Code: -32601, Message: "not here"}
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "not here"}
 		case slices.Contains(p.Actions, action{d.choose}):
 			return action{d.choose}, nil
 		}
@@ -204,7 +207,7 @@ func TestContextFromRequests(t *testing.T) {
 				t.Errorf("introduced as %+v", d.init)
 			}
 		})
-		d.editor.Notify(t.Context(), "textDocument/didOpen", doc(nil))
+		d.editor.Notify("textDocument/didOpen", doc(nil))
 		for _, test := range []struct {
 			method    string
 			params    map[string]any
@@ -231,7 +234,7 @@ func TestContextFromRequests(t *testing.T) {
 			})
 		}
 		// Typing: a change after the emoji, counted in UTF-16.
-		d.editor.Notify(t.Context(), "textDocument/didChange", doc(map[string]any{"contentChanges": []any{
+		d.editor.Notify("textDocument/didChange", doc(map[string]any{"contentChanges": []any{
 			map[string]any{"range": map[string]any{"start": at(0, 6), "end": at(0, 10)}, "text": "!\U0001F600"},
 		}}))
 		d.call("initialized", nil)
@@ -241,7 +244,7 @@ func TestContextFromRequests(t *testing.T) {
 				t.Errorf("after typing: %+v at %+v", f, f.Cursor)
 			}
 		})
-		d.editor.Notify(t.Context(), "textDocument/didClose", doc(nil))
+		d.editor.Notify("textDocument/didClose", doc(nil))
 		d.call("initialized", nil)
 		synctest.Wait()
 		d.do(func() {
@@ -332,7 +335,7 @@ func TestOverwriteLater(t *testing.T) {
 						return
 					}
 					d.choose = "Overwrite"
-					d.companion.Notify(t.Context(), editor.MethodDiffChanged, test.change)
+					d.companion.Notify(editor.MethodDiffChanged, test.change)
 					// The server handles it before the user's answer.
 					d.companion.Call(t.Context(), editor.MethodDiffOpen, editor.Diff{ID: "2", Path: systest.Abs("/home/a b/y.go"), State: editor.StateAccepted}, nil)
 				}
@@ -385,7 +388,7 @@ func TestChangedWorkspaceFolders(t *testing.T) {
 		d := sit(t)
 		d.initialize()
 		folder := func(uri string) []any { return []any{map[string]any{"uri": uri, "name": "x"}} }
-		d.editor.Notify(t.Context(), "workspace/didChangeWorkspaceFolders", map[string]any{"event": map[string]any{
+		d.editor.Notify("workspace/didChangeWorkspaceFolders", map[string]any{"event": map[string]any{
 			"added": folder(uriOf("/home/c")), "removed": folder(uriOf("/home/a b")),
 		}})
 		d.call("initialized", nil)
@@ -403,7 +406,7 @@ func TestBlockCursor(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			d := sit(t)
 			d.initializeAs(client)
-			d.editor.Notify(t.Context(), "textDocument/didOpen", doc(nil))
+			d.editor.Notify("textDocument/didOpen", doc(nil))
 			d.call("textDocument/codeAction", doc(map[string]any{"range": map[string]any{"start": at(0, 1), "end": at(0, 2)}}))
 			synctest.Wait()
 			d.do(func() {
@@ -437,7 +440,7 @@ func TestRequestsBeforeInitialize(t *testing.T) {
 func TestEditorThatWritesBeforeItReads(t *testing.T) {
 	mine, theirs := net.Pipe()
 	local, remote := net.Pipe()
-	companion := jsonrpc2.NewConn(t.Context(), editor.NewStream(buffer(remote)), jsonrpc2.HandlerWithError(func(context.Context, *jsonrpc2.Conn, *jsonrpc2.Request) (any, error) {
+	companion := jsonrpc.NewConn(t.Context(), editor.NewStream(buffer(remote)), jsonrpc.HandlerWithError(func(*jsonrpc.Conn, *jsonrpc.Request) (any, error) {
 		return editor.InitializeResult{Protocol: 1}, nil
 	}))
 	served := make(chan struct{})
@@ -452,17 +455,24 @@ func TestEditorThatWritesBeforeItReads(t *testing.T) {
 		<-companion.DisconnectNotify()
 	}()
 	mine.SetDeadline(time.Now().Add(30 * time.Second))
-	stream := jsonrpc2.NewBufferedStream(mine, jsonrpc2.VSCodeObjectCodec{})
-	for i, method := range []string{"initialize", "textDocument/hover", "no/such", "shutdown", "textDocument/hover"} {
-		if err := stream.WriteObject(map[string]any{"jsonrpc": "2.0", "id": i, "method": method, "params": map[string]any{}}); err != nil {
-			t.Fatalf("%s: %v", method, err)
+	write := func(message string) {
+		if _, err := fmt.Fprintf(mine, "Content-Length: %d\r\n\r\n%s", len(message), message); err != nil {
+			t.Fatal(err)
 		}
 	}
-	stream.WriteObject(map[string]any{"jsonrpc": "2.0", "method": "exit"})
+	for i, method := range []string{"initialize", "textDocument/hover", "no/such", "shutdown", "textDocument/hover"} {
+		write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{}}`, i, method))
+	}
+	write(`{"jsonrpc":"2.0","method":"exit"}`)
+	answers := bufio.NewReader(mine)
 	for i := range 5 {
+		header, err := textproto.NewReader(answers).ReadMIMEHeader()
+		size, sizeErr := strconv.Atoi(header.Get("Content-Length"))
+		body := make([]byte, size)
+		_, bodyErr := io.ReadFull(answers, body)
 		var answer struct{ ID int }
-		if err := stream.ReadObject(&answer); err != nil || answer.ID != i {
-			t.Errorf("answer %d is %d, %v", i, answer.ID, err)
+		if err := errors.Join(err, sizeErr, bodyErr, json.Unmarshal(body, &answer)); err != nil || answer.ID != i {
+			t.Errorf("answer %d is %s, %v", i, body, err)
 		}
 	}
 }
