@@ -91,7 +91,7 @@ func (s *subject) bridge(col column) error {
 }
 
 // newSubject returns our bridge, for a model that follows a script, and a function that
-// removes what it left. The bridge keeps its own processes: a pool is measured by itself.
+// removes what it left. The bridge keeps its own processes: a pool is measured alone.
 func newSubject(of setup, script fakemodel.Script) (s *subject, end func(), err error) {
 	dir, err := scratch()
 	if err != nil {
@@ -238,7 +238,7 @@ func (s *subject) open(env []string) (*mcp.ClientSession, *exec.Cmd, error) {
 	return session, cmd, nil
 }
 
-// start measures a bridge that nobody asks.
+// start measures an idle bridge.
 func (s *subject) start(col column) error {
 	began := time.Now()
 	return s.serve(s.fake, func(c *mcp.ClientSession, cmd *exec.Cmd) error {

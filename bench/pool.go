@@ -103,7 +103,7 @@ func (s *sharer) measure(col column, model *service) error {
 	return nil
 }
 
-// alone measures with a pool that nobody has used yet, and stops it.
+// alone measures with a new pool, and stops it.
 func (s *sharer) alone(measure func() error) error {
 	err := measure()
 	if s.pool != nil {

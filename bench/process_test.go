@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// The memory of a process is what the system counts.
+// The memory of a process is the system's figure.
 func TestMemory(t *testing.T) {
 	needs(t, "smaps_rollup")
 	self := []int{os.Getpid()}

@@ -176,7 +176,7 @@ func TestAskClaude(t *testing.T) {
 }
 
 // The model calls every tool that changes something, in a repository that brings hooks and
-// servers of its own. Nothing changes, and nothing of the repository runs. Without Pollux's
+// its own servers. Nothing changes, and nothing of the repository runs. Without Pollux's
 // arguments, all of it happens.
 func TestAskClaudeReadOnly(t *testing.T) {
 	if !isolated(t) {

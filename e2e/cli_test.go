@@ -446,7 +446,7 @@ func TestTrap6EditorGoneAnswersTheCLI(t *testing.T) {
 }
 
 // After a crash the companion restarts with the same port and token. The user
-// has to run /ide enable, because the CLI does not reconnect by itself.
+// has to run /ide enable, because the CLI does not reconnect automatically.
 func TestCompanionRestarted(t *testing.T) {
 	var path string
 	w := newWorld(t, write(&path, "two\n"))

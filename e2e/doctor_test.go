@@ -433,7 +433,7 @@ func TestDoctor(t *testing.T) {
 			make: func(p *patient) { p.set("GEMINI_API_KEY=") }},
 		"no project for Vertex AI": {want: []string{"failed bridge/auth"},
 			make: func(p *patient) { p.settings(`"gemini-api-key"`, `"vertex-ai"`) }},
-		"a folder that nobody has trusted": {want: []string{"warning bridge/trust"},
+		"a folder that is not trusted": {want: []string{"warning bridge/trust"},
 			make: func(p *patient) { p.settings(`"folderTrust": {"enabled": false}`, `"folderTrust": {"enabled": true}`) }},
 		"a CLI too old for the bridge": {want: []string{"failed bridge/read-only"},
 			make: func(p *patient) {

@@ -1190,7 +1190,7 @@ func acceptByKey(d *desk, h hands)     { d.press(h.accepts[0]...) }
 func acceptByCommand(d *desk, _ hands) { d.command("accept") }
 
 // Another change replaced the one that the user was reading. Keys meant for the
-// first one accepted a change that nobody had seen.
+// first one accepted a change that the user had not seen.
 func TestEditorKeyMeantForAnother(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		for name, s := range map[string]surprise{

@@ -322,7 +322,7 @@ func TestReviewPopup(t *testing.T) {
 	}
 }
 
-// The editor in a popup is the one of the shell that started Pollux, not of tmux's server.
+// A popup opens the editor of the shell that started Pollux, not of tmux's server.
 func TestReviewPopupEditor(t *testing.T) {
 	s := popup(t, `EDITOR='echo "mine, $LC_MESSAGES" >'`, "LC_MESSAGES=of-the-caller")
 	s.open(s.file("a.txt", "old\n"), "new\n")
@@ -335,7 +335,7 @@ func TestReviewPopupEditor(t *testing.T) {
 }
 
 // The user sent a prompt and kept typing. The popup opened and received the
-// keys, and the y of a word accepted a change that nobody had seen.
+// keys, and the y of a word accepted a change that the user had not seen.
 func TestReviewPopupWhileTyping(t *testing.T) {
 	s := popup(t)
 	opened := make(chan error, 1)

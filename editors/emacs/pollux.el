@@ -1497,7 +1497,7 @@ then is added.")
 (defconst pollux--max-polls 50 "Checks before a question counts as not accepted.")
 (defconst pollux--shown-size 10 "Characters of a prompt that the agent must show.")
 
-;; Each agent has a terminal of its own.  A terminal is a buffer.
+;; Each agent has its own terminal.  A terminal is a buffer.
 
 (defvar pollux--terminals nil "The agents' terminals, the last used one first.")
 (defvar-local pollux--agent nil "The name of the terminal's agent; empty if `pollux run' chose it.")

@@ -379,7 +379,7 @@ func offerAgents(tools []tool, all []*asked) {
 		}
 		one := map[string]any{
 			"type": "string", "enum": names(able),
-			"description": "The agent to ask: " + strings.Join(described, ", ") + ". Omit it to let Pollux choose another agent than you.",
+			"description": "The agent to ask: " + strings.Join(described, ", ") + ". Omit it to let Pollux choose an agent other than you.",
 		}
 		properties := t.schema["properties"].(map[string]any)
 		properties["agent"] = one

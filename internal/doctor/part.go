@@ -14,7 +14,7 @@ type Part struct {
 	Name string
 	// Heading starts the part, for people.
 	Heading string
-	// Arg is what the user types to select the part; empty if the part is always examined.
+	// Arg is the argument that selects the part; empty if the part is always examined.
 	Arg string
 	// Agent is set if the part is about an agent.
 	Agent bool

@@ -94,7 +94,7 @@ func (h *Host) serveConn(conn net.Conn) {
 	}
 }
 
-// refuse answers an asked agent behind the wall, which could otherwise accept a change of its own
+// refuse answers an asked agent behind the wall, which could otherwise accept its own change
 // and make the companion write the file.
 func refuse(editor.InitializeParams) (*companion.Companion, error) {
 	return nil, sock.ErrConfined

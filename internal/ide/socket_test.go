@@ -88,7 +88,7 @@ func TestSocketOutlivesAFailedAccept(t *testing.T) {
 	}
 }
 
-// An asked agent behind the wall reaches the companion's socket. It could accept a change of its own
+// An asked agent behind the wall reaches the companion's socket. It could accept its own change
 // there, and the companion, which is outside of the wall, would write the file.
 func TestSocketServesNoAskedAgent(t *testing.T) {
 	if path := os.Getenv("POLLUX_TEST_SOCKET"); path != "" { // behind the wall

@@ -25,7 +25,7 @@ type Editor struct {
 	// Aliases are other names on the command line.
 	Aliases []string
 
-	// folder is the package in [editors.FS], if it has another name than the editor.
+	// folder is the package in [editors.FS], if its name is not that of the editor.
 	folder string
 	// dir returns the package's directory. It may be nil. Packages of other
 	// versions are next to the directory and match the pattern.

@@ -746,7 +746,7 @@ func TestWelcome(t *testing.T) {
 }
 
 // An asked agent behind the wall reaches the pool's socket, but the pool, which is outside of the wall,
-// runs no agent for it. It asked the pool for a "Codex CLI" of its own, which wrote into the project.
+// runs no agent for it. It asked the pool for its own "Codex CLI", which wrote into the project.
 func TestPoolServesNoAskedAgent(t *testing.T) {
 	if path := os.Getenv("POLLUX_TEST_SOCKET"); path != "" { // behind the wall
 		conn, err := sock.Dial(t.Context(), path)

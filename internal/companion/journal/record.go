@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// A Change is what a [Record] keeps an entry of.
+// A Change is the subject of a [Record].
 type Change struct {
 	Entry
 	Proposal, Original string

@@ -71,7 +71,7 @@ func (m Mode) Write() error {
 	return disk.WriteFile(m.Path, []byte(m.Text))
 }
 
-// Settings are what a file of settings says about changes to files.
+// Settings are the parts of a file of settings that are about changes to files.
 type Settings struct {
 	Path  string
 	Mode  string   // the mode that the agent starts in; "" if the file chooses none

@@ -5,7 +5,7 @@ import (
 	"pollux/internal/editor"
 )
 
-// ready is what Claude Code shows when it reads its keyboard, in every permission mode, and only
+// ready is on the screen when Claude Code reads its keyboard, in every permission mode, and only
 // while its input line is empty.
 const ready = "\u2190 for agents"
 

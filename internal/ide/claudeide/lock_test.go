@@ -271,7 +271,7 @@ func TestRival(t *testing.T) {
 		"dead":               {1, lock(deadPID, nil, folder), ""},
 		"odd process":        {1, lock(-1, nil, folder), ""},
 		"port without PID":   {served, lock(0, nil, folder), "Other"},
-		"nobody at the port": {1, lock(0, nil, folder), ""},
+		"a free port":        {1, lock(0, nil, folder), ""},
 		"an older companion": {1, lock(alive, &blocking.Mark{Since: -1}, folder), fmt.Sprintf("Other (process %d)", alive)},
 		"a younger one":      {1, lock(alive, &blocking.Mark{Since: 1}, folder), ""},
 		"of the same time":   {1, lock(alive, &blocking.Mark{}, folder), fmt.Sprintf("Other (process %d)", alive)},

@@ -15,7 +15,7 @@ func Hint([]string) string {
 	return "opencode receives the open file and the selection; it asks about changes only in its own terminal"
 }
 
-// ready is what opencode shows when it reads its keyboard, before the first question only.
+// ready is on the screen when opencode reads its keyboard, before the first question only.
 const ready = "Ask anything"
 
 // Prompt returns what to type into opencode's terminal to ask about a file.

@@ -132,7 +132,7 @@ func collect(t *testing.T, reader sdk.Reader) *metricdata.ResourceMetrics {
 	return &metrics
 }
 
-// point is what one histogram has counted of the calls with the same attributes.
+// A point is a histogram of the calls with the same attributes.
 type point struct {
 	count   uint64
 	sum     float64

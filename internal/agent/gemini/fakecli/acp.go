@@ -69,7 +69,7 @@ type agentSession struct {
 	model   string
 	prompts []string
 	cancel  context.CancelFunc
-	// conversation is what an asking fake and the model have said.
+	// conversation holds the messages of an asking fake and the model.
 	conversation []content
 }
 

@@ -20,7 +20,7 @@ const asking = "+model"
 // CLI does, in place of the faults. It has no tools.
 func InstallAsking(dir, version string) (string, error) { return install(dir, version, version+asking) }
 
-// A content is what the user or the model has said.
+// A content is a message of the user or the model.
 type content struct {
 	Role  string `json:"role"`
 	Parts []part `json:"parts"`

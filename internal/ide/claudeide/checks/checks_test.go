@@ -121,7 +121,7 @@ func TestLateProcesses(t *testing.T) {
 		connected []int
 		want      []string
 	}{
-		"nobody":                      {nil, nil, nil},
+		"no process":                  {nil, nil, nil},
 		"in time":                     {[]proc.StartedProcess{process(1, searchTimeout)}, nil, nil},
 		"late":                        {[]proc.StartedProcess{old}, nil, []string{"1"}},
 		"connected":                   {[]proc.StartedProcess{old}, []int{1}, nil},
@@ -152,10 +152,10 @@ func TestClaude(t *testing.T) {
 			r.lock(http.StatusServiceUnavailable, func(l *claudeide.Lock) { l.Pollux = &blocking.Mark{} })
 		}, []string{"failed view"}},
 		"another program": {func(r *room) { r.lock(http.StatusOK, nil) }, []string{"failed port"}},
-		"nobody at the port": {func(r *room) {
+		"a free port": {func(r *room) {
 			r.write(1, claudeide.Lock{PID: os.Getpid(), WorkspaceFolders: []string{r.project}, Transport: "ws"})
 		}, []string{"failed port"}},
-		"no process and nobody at the port": {func(r *room) {
+		"no process, and a free port": {func(r *room) {
 			r.write(1, claudeide.Lock{WorkspaceFolders: []string{r.project}, Transport: "ws"})
 		}, []string{"failed lock"}},
 		"another address": {func(r *room) {

@@ -155,7 +155,7 @@ func TestCodex(t *testing.T) {
 			listen(t, own(t), hasFolder)
 			listen(t, filepath.Join(os.Getenv("CODEX_HOME"), "ipc", "ipc.sock"), hasFolder)
 		}},
-		"a socket that nobody serves": {want: []string{"failed socket"}, make: func(t *testing.T) {
+		"a socket without a server": {want: []string{"failed socket"}, make: func(t *testing.T) {
 			if err := os.MkdirAll(filepath.Dir(own(t)), 0o700); err != nil {
 				t.Fatal(err)
 			}
@@ -199,7 +199,7 @@ func TestCodex(t *testing.T) {
 			systest.WriteFile(t, filepath.Join(home, "config.toml"), `sandbox_mode = "read-only"`)
 			tt.make(t)
 			report := examine(t, dir, tt.away, Codex, tt.want)
-			if name == "a socket that nobody serves" { // the next companion replaces it
+			if name == "a socket without a server" { // the next companion replaces it
 				cfg := doctor.Config{Dir: dir, Overview: true}
 				if r := doctor.Examine(t.Context(), cfg, []doctor.Part{{Checks: []doctor.Check{Codex}}}); r.Causes() > 0 {
 					t.Errorf("in an overview, found %+v", r.Findings)

@@ -98,7 +98,7 @@ func TestCopilot(t *testing.T) {
 		}, []string{"failed lock"}},
 		"a wrong nonce": {func(r *room) { r.lock(http.StatusUnauthorized, nil) }, []string{"failed token"}},
 		"no view":       {func(r *room) { r.lock(http.StatusServiceUnavailable, nil) }, []string{"failed view"}},
-		"nobody at the socket": {func(r *room) {
+		"a socket without a server": {func(r *room) {
 			r.lock(http.StatusOK, func(lock map[string]any) { lock["socketPath"] = lock["socketPath"].(string) + "-gone" })
 		}, []string{"failed port"}},
 		"a socket of another system": {func(r *room) {
