@@ -138,7 +138,7 @@ func TestProblems(t *testing.T) {
 		"[pol]\nidle = 1":                        "1: unknown table [pol]: did you mean [pool]?",
 		"[secrets]\nkey = 1":                     "1: unknown table [secrets]: remove it",
 		"[bridge.model]\nx = 1":                  "1: bridge.model is a table: write a string, in quotes",
-		"[[log]]\nlevel = \"x\"":                 "1: log is not a table: write [log] on a line of its own",
+		"[[log]]\nlevel = \"x\"":                 "1: log is not a table: write [log] on its own line",
 		"pool = 1":                               "1: pool is not a table",
 		"[bridge]\nmax-concurrent = 65":          "2: bridge.max-concurrent is 65: write a whole number from 1 to 64",
 		"[bridge]\nmax-concurrent = \"3\"":       `2: bridge.max-concurrent is "3": write a whole number from 1 to 64, without quotes`,

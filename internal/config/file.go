@@ -123,7 +123,7 @@ func (v *Values) table(md *toml.MetaData, name string, p toml.Primitive) (table 
 	case isTable && known:
 		return table
 	case known:
-		v.problem(at, "%s is not a table: write [%s] on a line of its own, and its keys below", name, name)
+		v.problem(at, "%s is not a table: write [%s] on its own line, and its keys below", name, name)
 	case isTable:
 		v.problem(at, "unknown table [%s]: %s", name, advice(closest(name, tableNames()), "[%s]"))
 	default:
