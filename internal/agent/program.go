@@ -1,9 +1,6 @@
 package agent
 
-import (
-	"strconv"
-	"strings"
-)
+import "fmt"
 
 // A Program is an installed agent.
 type Program struct {
@@ -17,13 +14,8 @@ type Program struct {
 	Late bool
 }
 
-// Number returns the first two parts of the version, if it is known.
-func (p Program) Number() (major, minor int, ok bool) {
-	parts := strings.SplitN(p.Version, ".", 3)
-	if len(parts) < 3 {
-		return 0, 0, false
-	}
-	major, err1 := strconv.Atoi(parts[0])
-	minor, err2 := strconv.Atoi(parts[1])
-	return major, minor, err1 == nil && err2 == nil
+// Numbers returns the three numbers that a version begins with. ok is false if it does not.
+func Numbers(version string) (n [3]int, ok bool) {
+	_, err := fmt.Sscanf(version, "%d.%d.%d", &n[0], &n[1], &n[2])
+	return n, err == nil
 }

@@ -3,6 +3,7 @@ package gemini
 import (
 	"cmp"
 	"context"
+	"slices"
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/gemini/download"
@@ -44,15 +45,11 @@ func ReadOnly(from agent.Source, c agent.Program) error {
 	return checkSystemPolicies(systemPolicies())
 }
 
-// The first release known to write to the files that its client serves, and not
+// filesSince is the first release known to write to the files that its client serves, and not
 // to the disk.
-const filesMajor, filesMinor = 0, 61
+var filesSince = []int{0, 61}
 
 func servesFiles(c agent.Program) bool {
-	major, minor, ok := c.Number()
-	return ok && !before(major, minor, filesMajor, filesMinor)
-}
-
-func before(major, minor, thanMajor, thanMinor int) bool {
-	return major < thanMajor || major == thanMajor && minor < thanMinor
+	n, ok := agent.Numbers(c.Version)
+	return ok && slices.Compare(n[:], filesSince) >= 0
 }

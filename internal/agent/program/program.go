@@ -180,26 +180,19 @@ func askVersion(ctx context.Context, p agent.Program, env []string, timeout time
 // ReadOnly returns an error for a program whose version is unknown or older than the oldest
 // release.
 func (r *Release) ReadOnly(_ agent.Source, p agent.Program) error {
-	got, err := numbers(p.Version)
-	oldest, _ := numbers(r.Oldest)
+	got, ok := agent.Numbers(p.Version)
+	oldest, _ := agent.Numbers(r.Oldest)
 	switch {
 	case p.Late:
 		return r.Error(agent.NoVersion, fmt.Sprintf("%s --version took longer than %s", p.Path, VersionTimeout))
 	case p.Version == "":
 		return r.Error(agent.NoVersion, p.Path+" --version failed, or printed no version")
-	case err != nil:
+	case !ok:
 		return r.Error(agent.NoVersion, fmt.Sprintf("it reports %q", agent.Shorten(p.Version, 60)))
-	case slices.Compare(got, oldest) < 0:
+	case slices.Compare(got[:], oldest[:]) < 0:
 		return r.Error(agent.TooOld, p.Version)
 	}
 	return nil
-}
-
-// numbers returns the three numbers that a version begins with.
-func numbers(version string) ([]int, error) {
-	n := make([]int, 3)
-	_, err := fmt.Sscanf(version, "%d.%d.%d", &n[0], &n[1], &n[2])
-	return n, err
 }
 
 // Dir returns the directory that a variable names, or else one below the home directory.

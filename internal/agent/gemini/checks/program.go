@@ -49,13 +49,13 @@ func (g *CLI) Program(ctx context.Context, c *doctor.Checker) {
 		c.Fail("cli", install, "neither Gemini CLI nor npm, which could download it, is on the PATH")
 		return
 	}
-	major, minor, ok := g.program.Number()
+	n, ok := agent.Numbers(g.program.Version)
 	if !ok {
 		c.Warn("cli", c.Program.Update,
 			"%s does not report its version; the checks below assume the newest one", g.program.Path)
 		return
 	}
-	c.Program.Major, c.Program.Minor = major, minor
+	c.Program.Major, c.Program.Minor = n[0], n[1]
 	c.FoundVersion(g.program.Version)
 	if inWSL() && regexp.MustCompile(`^/mnt/[a-z]/`).MatchString(g.program.Path) {
 		c.Fail("cli", install+" (in WSL)",
