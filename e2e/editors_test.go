@@ -1089,14 +1089,15 @@ func TestEditorDecidesOnlyWhenAsked(t *testing.T) {
 	})
 }
 
-// In a narrow terminal the title of a proposal has the name of the file and all the keys. An
+// In a narrow terminal the title of a proposal has the name of the file and all the keys. Beside
+// a long name they are brief: the title was "<" and the keys. An
 // accepted change is confirmed in one line, also if the next one comes with a message. The
 // keys were out of sight, and nothing was said.
 func TestEditorNarrow(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
-		keys := "/file.txt (:w accepts, :q! rejects)"
+		keys, brief := "/file.txt (:w accepts, :q! rejects)", " (:w/:q!)"
 		if kind.Name == "emacs" {
-			keys = "/file.txt (C-c C-c accepts, C-c C-k rejects)"
+			keys, brief = "/file.txt (C-c C-c accepts, C-c C-k rejects)", " (C-c C-c/C-k)"
 		}
 		w := newWorld(t, silent)
 		dirty := w.file("dirty.txt", "one\n")
@@ -1116,6 +1117,14 @@ func TestEditorNarrow(t *testing.T) {
 			d.press(h.accepts[0]...)
 			written(t, c, path)
 			d.see("accepted: file.txt")
+			d.until(d.State.Shown, "")
+		}
+		for _, name := range []string{"the_name_of_a_file_can_also_be_long.txt", strings.Repeat("\u4e8c", 18) + ".txt"} {
+			long := filepath.Join(filepath.Dir(path), name)
+			d.review(c, long, "one\n")
+			d.see(name + brief)
+			d.command("reject")
+			received(t, c, "a rejection", rejected)
 			d.until(d.State.Shown, "")
 		}
 		d.review(c, path, "two\n")

@@ -814,37 +814,44 @@ written."
 
 (defun pollux--caption (d)
   "Return the text above the proposal of D, for the width of the window.
-It always has the keys.  In a narrow window the name of the agent is missing,
-and the path has no start."
+It always has the name of the file.  In a narrow window the name of the agent
+is missing, the path has no start, and the rest is brief."
   (pcase-let*
       ((state (pollux--diff-state d))
        (decided (or (pollux--diff-lost d) (equal state "accepted")))
-       (`(,who ,how)
+       (keys " (C-c C-c/C-k)")
+       (`(,who ,how ,brief)
         (cond
          ((pollux--diff-lost d)
-          '("" ": the companion has ended; C-x C-w saves the text"))
+          '("" ": the companion has ended; C-x C-w saves the text" " (ended)"))
          ((equal state "accepted")
-          '("" ": accepted; waiting for the agent to write the file"))
+          '("" ": accepted; waiting for the agent to write the file" " (accepted)"))
          ((equal state "outside")
-          '("changed outside Pollux: " " (C-c C-c saves this text, C-c C-k keeps the file)"))
+          (list "changed outside Pollux: " " (C-c C-c saves this text, C-c C-k keeps the file)" keys))
          ((equal state "orphaned")
           (list (format "%s proposed: " (pollux--diff-agent d))
-                " (agent has ended; C-c C-c saves, C-c C-k discards)"))
+                " (agent has ended; C-c C-c saves, C-c C-k discards)" keys))
          (t
           (list (format "%s proposes: " (pollux--diff-agent d))
                 (if (pollux--diff-fixed d) " (read-only; C-c C-c accepts, C-c C-k rejects)"
-                  " (C-c C-c accepts, C-c C-k rejects)")))))
-       (how (cond (decided how)
-                  ((not (pollux--diff-settled d)) " (look at it, then decide)")
-                  ((pollux--diff-overwrite d) " (C-c C-c overwrites the file, C-c C-k keeps it)")
-                  (t how)))
+                  " (C-c C-c accepts, C-c C-k rejects)")
+                keys))))
+       (`(,how ,brief)
+        (cond (decided (list how brief))
+              ((not (pollux--diff-settled d)) '(" (look at it, then decide)" " (look)"))
+              ((pollux--diff-overwrite d) (list " (C-c C-c overwrites the file, C-c C-k keeps it)" keys))
+              (t (list how brief))))
        (path (pollux--name d))
-       (room (- (window-width) (length how) 1)))
-    (when (< (- room (length who)) (min (length path) 20))
+       (name (file-name-nondirectory path))
+       (least (+ (string-width name) (if (equal name path) 0 1))) ; with a mark for the start
+       (columns (1- (window-width)))
+       (how (if (< (- columns (string-width how)) least) brief how))
+       (room (max (- columns (string-width how)) (min least columns))))
+    (when (< (- room (string-width who)) (min (string-width path) (max least 20)))
       (setq who ""))
-    (let ((cut (- (length path) (- room (length who)))))
+    (let ((cut (- (string-width path) (- room (string-width who)))))
       (when (> cut 0)
-        (setq path (concat "<" (substring path (min (1+ cut) (length path)))))))
+        (setq path (concat "<" (truncate-string-to-width path (string-width path) (1+ cut))))))
     (replace-regexp-in-string "%" "%%" (concat " " who path how) t t)))
 
 (defun pollux--header ()

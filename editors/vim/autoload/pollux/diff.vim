@@ -245,19 +245,19 @@ function! s:Remark(d) abort
   endif
 endfunction
 
-" Sets the title of the proposal. It always has the keys. In a narrow window the name of the
-" agent is missing, and the path has no start.
+" Sets the title of the proposal. It always has the name of the file and the keys. In a narrow
+" window the name of the agent is missing, the path has no start, and the rest is brief.
 function! s:CaptionOf(d) abort
   let win = s:Window(a:d)
   if win == 0
     return
   endif
   let who = pollux#diff#Agent(a:d) .. ' proposes: '
-  let how = ' (:w accepts, :q! rejects)'
+  let [how, brief] = [' (:w accepts, :q! rejects)', ' (:w/:q!)']
   if a:d.lost
-    let [who, how] = ['', ': its companion has ended; :w FILE saves the text']
+    let [who, how, brief] = ['', ': its companion has ended; :w FILE saves the text', ' (ended)']
   elseif a:d.diff.state ==# 'accepted'
-    let [who, how] = ['', ': accepted; waiting for the agent to write the file']
+    let [who, how, brief] = ['', ': accepted; waiting for the agent to write the file', ' (accepted)']
   elseif a:d.diff.state ==# 'outside'
     let [who, how] = ['changed outside Pollux: ', ' (:w saves this text, :q! keeps the file)']
   elseif a:d.diff.state ==# 'orphaned'
@@ -267,14 +267,20 @@ function! s:CaptionOf(d) abort
   endif
   if !a:d.lost && a:d.diff.state !=# 'accepted'
     if !a:d.settled
-      let how = ' (look at it, then decide)'
+      let [how, brief] = [' (look at it, then decide)', ' (look)']
     elseif a:d.overwrite !=# ''
       let how = ' (:w overwrites the file, :q! keeps it)'
     endif
   endif
   let path = pollux#diff#Name(a:d)
-  let room = winwidth(win) - 1 - len(who) - len(how)
-  call s:Caption(win, room < min([len(path), 20]) ? '' : who, path .. how)
+  let name = fnamemodify(path, ':t')
+  let least = strwidth(name) + (name !=# path) " with a mark for the start of the path
+  let columns = winwidth(win) - 1
+  if columns - strwidth(how) < least
+    let how = brief
+  endif
+  let room = columns - strwidth(who .. how)
+  call s:Caption(win, room < min([strwidth(path), max([20, least])]) ? '' : who, path .. how)
 endfunction
 
 function! s:InView(d) abort
