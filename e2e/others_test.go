@@ -109,6 +109,62 @@ func TestKakoune(t *testing.T) {
 	cli.expect("Type your message")
 }
 
+// Kakoune starts a program for each event, and the machine may run a later one first. An event
+// that arrived after the close of its file made the file open again.
+func TestKakouneOrder(t *testing.T) {
+	w := newWorld(t, silent)
+	a, b := w.file("a.txt", "one\ntwo\n"), w.file("b.txt", "one\ntwo\n")
+	c := w.seat(false).cli
+	w.pollux("install", "kakoune", "--yes")
+	dir := systest.ShortDir(t)
+	slow, late, arrived := filepath.Join(dir, "pollux"), filepath.Join(dir, "late"), filepath.Join(dir, "arrived")
+	succeed(t, exec.Command("mkfifo", late))
+	systest.WriteFile(t, slow, fmt.Sprintf(`#!/bin/sh
+case "$*" in *"/a.txt --line 2 "*) cat %q; %[3]q "$@"; : >%[2]q; exit ;; esac
+exec %[3]q "$@"
+`, late, arrived, polluxBinary))
+	if err := os.Chmod(slow, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	settings := filepath.Join(w.home, ".config", "kak", "kakrc")
+	text, err := os.ReadFile(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	systest.WriteFile(t, settings, strings.ReplaceAll(string(text), polluxBinary, slow))
+	opens := func(paths ...string) func(open []geminiide.File) bool {
+		return func(open []geminiide.File) bool {
+			return slices.EqualFunc(open, paths, func(f geminiide.File, path string) bool { return f.Path == path })
+		}
+	}
+
+	s := w.bare("kak", a)
+	told(t, c, "a.txt", opens(a))
+	s.keys("j")
+	hold, err := os.OpenFile(late, os.O_WRONLY, 0) // once the event waits
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.keys(":edit b.txt")
+	s.press("Enter")
+	told(t, c, "both files", opens(b, a))
+	s.keys(":delete-buffer a.txt")
+	s.press("Enter")
+	told(t, c, "that a.txt is closed", opens(b))
+	hold.Close()
+	waitFor(t, "the late event", func() bool { _, err := os.Stat(arrived); return err == nil })
+	s.keys("j")
+	told(t, c, "the second line of b.txt", func(open []geminiide.File) bool {
+		if len(open) == 0 || open[0].Path != b || open[0].Cursor == nil || open[0].Cursor.Line != 2 {
+			return false
+		}
+		if !opens(b)(open) {
+			t.Errorf("open are %+v", open)
+		}
+		return true
+	})
+}
+
 // wantModelTold sends prompts until the editor's context in a request contains
 // a text. Kakoune runs its hooks only when it is idle.
 func wantModelTold(t *testing.T, w *world, cli *terminal, word, path, want string) {

@@ -2,6 +2,9 @@
 # and what is selected. :pollux-open starts an agent in a new terminal, :pollux-send sends
 # it the selected lines, :pollux-review shows proposed changes; see docs/EDITORS.md.
 
+# The hooks do not wait for the programs that they start, so the events have numbers.
+declare-option -hidden int pollux_events
+
 define-command -override -hidden pollux-focus %{
     # A long selection does not fit into the shell's environment.
     evaluate-commands %sh{
@@ -14,26 +17,30 @@ define-command -override -hidden pollux-focus %{
 }
 
 define-command -override -hidden pollux-focus-cursor %{
+    set-option -add global pollux_events 1
     nop %sh{
         case $kak_buffile in /*) ;; *) exit ;; esac
-        @POLLUX@ notify --quiet --source "kakoune-$kak_session" "$kak_buffile" \
+        @POLLUX@ notify --quiet --source "kakoune-$PPID" --number "$kak_opt_pollux_events" "$kak_buffile" \
             --line "$kak_cursor_line" --column "$kak_cursor_char_column" </dev/null >/dev/null 2>&1 &
     }
 }
 
 define-command -override -hidden pollux-focus-selection %{
+    set-option -add global pollux_events 1
     nop %sh{
         case $kak_buffile in /*) ;; *) exit ;; esac
-        printf %s "$kak_selection" | @POLLUX@ notify --quiet --source "kakoune-$kak_session" "$kak_buffile" \
+        printf %s "$kak_selection" | @POLLUX@ notify --quiet --source "kakoune-$PPID" --number "$kak_opt_pollux_events" "$kak_buffile" \
             --line "$kak_cursor_line" --column "$kak_cursor_column" --unit byte \
             --anchor "${kak_selection_desc%%,*}" --selection - >/dev/null 2>&1 &
     }
 }
 
 define-command -override -hidden pollux-close %{
+    set-option -add global pollux_events 1
     nop %sh{
         case $kak_buffile in /*) ;; *) exit ;; esac
-        @POLLUX@ notify --quiet --source "kakoune-$kak_session" "$kak_buffile" --event close </dev/null >/dev/null 2>&1 &
+        @POLLUX@ notify --quiet --source "kakoune-$PPID" --number "$kak_opt_pollux_events" "$kak_buffile" \
+            --event close </dev/null >/dev/null 2>&1 &
     }
 }
 
@@ -94,5 +101,9 @@ hook -group pollux global BufWritePost .* pollux-focus
 hook -group pollux global BufWritePost .* pollux-saved
 hook -group pollux global BufClose .* pollux-close
 hook -group pollux global KakEnd .* %{
-    nop %sh{ @POLLUX@ notify --quiet --source "kakoune-$kak_session" --event quit </dev/null >/dev/null 2>&1 & }
+    set-option -add global pollux_events 1
+    nop %sh{
+        @POLLUX@ notify --quiet --source "kakoune-$PPID" --number "$kak_opt_pollux_events" \
+            --event quit </dev/null >/dev/null 2>&1 &
+    }
 }

@@ -115,6 +115,8 @@ workspace contains the file, preferably one with a connected agent.`,
 	fs.BoolVar(&blockCursor, "block-cursor", false, "treat a selection of one character as the cursor")
 	fs.StringVar(&e.Selection, "selection", "", "the selected `text`; - reads standard input")
 	fs.StringVar(&anchor, "anchor", "", "`LINE.COLUMN` of the other end of the selection")
+	fs.Uint64Var(&e.Number, "number", 0,
+		"the event's `place` among those of --source, from 1: a hook that does not wait may start two that arrive in another order")
 	fs.StringVar(&socket, "socket", "", "`path` of the companion's socket")
 	fs.BoolVar(&quiet, "quiet", false, "do nothing if no companion is running: for an editor's hooks")
 	return cmd

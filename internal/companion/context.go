@@ -20,8 +20,8 @@ import (
 // that they still receive twenty updates a second while a cursor key is held.
 const debounceDelay = 50 * time.Millisecond
 
-// maxHookFiles bounds the files kept for one source of events, since hooks do
-// not always report a closed file.
+// maxHookFiles bounds the files kept for one source of events, open or closed, since
+// hooks do not always report a closed file.
 const maxHookFiles = 40
 
 // A store joins what all editors have open into one [Context].
@@ -40,6 +40,7 @@ type store struct {
 
 	mu      sync.Mutex
 	sources map[any]snapshot // by the snapshots' sender
+	hooks   map[string]hooks // by the events' source
 	pending *time.Timer
 	closed  bool
 	current Context
@@ -51,7 +52,7 @@ type snapshot struct {
 }
 
 func newStore(exclude func(string) bool, maxFiles int, changed func()) *store {
-	s := &store{changed: changed, maxFiles: maxFiles, sources: make(map[any]snapshot)}
+	s := &store{changed: changed, maxFiles: maxFiles, sources: make(map[any]snapshot), hooks: make(map[string]hooks)}
 	ask := func(path string) bool { return !regular(path) || exclude(path) }
 	s.excluded = newProber(ask, func() { s.change(func() {}) })
 	return s
@@ -70,32 +71,80 @@ func (s *store) forget(source any) {
 // event applies what a shell hook reports to the snapshot kept for its source.
 func (s *store) event(e editor.ContextEvent) {
 	s.change(func() {
+		h := s.hooks[e.Source]
+		if !h.add(e, time.Now().UnixMilli()) {
+			return
+		}
+		s.hooks[e.Source] = h
 		key := eventSource(e.Source)
-		now := time.Now().UnixMilli()
-		snap := s.sources[key]
-		// A fresh slice: a flush may be reading the old one.
-		files := slices.DeleteFunc(slices.Clone(snap.Files), func(f editor.File) bool { return f.Path == e.Path })
-		switch e.Event {
-		case "quit":
+		if h.quit == h.last {
 			delete(s.sources, key)
 			return
-		case "focus":
-			for i := range files {
-				files[i].Active = false
-			}
-			files = append(files, editor.File{
-				Path: e.Path, Focused: now, Active: true, Cursor: e.Cursor, Selection: e.Selection, Range: e.Range,
-			})
-			if extra := len(files) - maxHookFiles; extra > 0 {
-				files = files[extra:]
-			}
 		}
-		snap.Files, snap.at = files, now
+		snap := s.sources[key]
+		snap.Files, snap.at = h.files(), time.Now().UnixMilli()
 		s.sources[key] = snap
 	})
 }
 
 type eventSource string
+
+// hooks has what the hooks of one source have reported. A hook starts a process for each event,
+// so an event may arrive after a later one.
+type hooks struct {
+	events []hookEvent // the last one of each file, in their order
+	focus  uint64      // the number of the last event "focus"
+	quit   uint64      // the number of the last event "quit"
+	last   uint64      // the highest number
+}
+
+type hookEvent struct {
+	editor.ContextEvent
+	at int64 // in Unix milliseconds, at most that of the next event
+}
+
+// add applies an event that has arrived at a time in Unix milliseconds. It reports false if
+// the event has no effect, because of a later one.
+func (h *hooks) add(e editor.ContextEvent, at int64) bool {
+	if e.Number == 0 {
+		e.Number = h.last + 1
+	}
+	later := func(o hookEvent) bool { return o.Number > e.Number }
+	if e.Number < h.quit || slices.ContainsFunc(h.events, func(o hookEvent) bool { return o.Path == e.Path && later(o) }) {
+		return false
+	}
+	h.last = max(h.last, e.Number)
+	if e.Event == "quit" {
+		h.quit = e.Number
+		h.events = slices.DeleteFunc(h.events, func(o hookEvent) bool { return !later(o) })
+		return true
+	}
+	if e.Event == "focus" {
+		h.focus = max(h.focus, e.Number)
+	}
+	events := slices.DeleteFunc(h.events, func(o hookEvent) bool { return o.Path == e.Path })
+	i := slices.IndexFunc(events, later)
+	if i < 0 {
+		i = len(events)
+	} else {
+		at = min(at, events[i].at)
+	}
+	events = slices.Insert(events, i, hookEvent{e, at})
+	h.events = events[max(len(events)-maxHookFiles, 0):]
+	return true
+}
+
+// files returns the open files.
+func (h *hooks) files() (files []editor.File) {
+	for _, e := range h.events {
+		if e.Event == "focus" {
+			files = append(files, editor.File{
+				Path: e.Path, Focused: e.at, Active: e.Number == h.focus, Cursor: e.Cursor, Selection: e.Selection, Range: e.Range,
+			})
+		}
+	}
+	return files
+}
 
 func (s *store) change(f func()) {
 	s.mu.Lock()

@@ -3,6 +3,7 @@ package companion
 import (
 	"fmt"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -237,6 +238,73 @@ func TestEventsKeepASnapshot(t *testing.T) {
 		}
 		s.close()
 	})
+}
+
+// A hook starts a process for each event, so a later event may arrive first.
+func TestEventsInTheOrderOfTheirNumbers(t *testing.T) {
+	p := files(t, "a", "b", "c")
+	type event struct {
+		number uint64
+		event  string
+		path   string
+	}
+	for _, tt := range []struct {
+		name   string
+		events []event
+		want   string
+	}{
+		{"in order", []event{{1, "focus", p[0]}, {2, "focus", p[1]}, {3, "close", p[0]}}, "b*"},
+		{"a late focus", []event{{2, "focus", p[1]}, {1, "focus", p[0]}}, "b* a"},
+		{"between two", []event{{1, "focus", p[0]}, {3, "focus", p[2]}, {2, "focus", p[1]}}, "c* b a"},
+		{"an old cursor", []event{{2, "focus", p[0]}, {1, "focus", p[0]}}, "a*"},
+		{"a focus after the close", []event{{2, "close", p[0]}, {1, "focus", p[0]}}, ""},
+		{"a close after the next focus", []event{{1, "focus", p[0]}, {3, "focus", p[0]}, {2, "close", p[0]}}, "a*"},
+		{"a focus after the end", []event{{1, "focus", p[0]}, {3, "quit", ""}, {2, "focus", p[1]}}, ""},
+		{"the close of the active file", []event{{1, "focus", p[0]}, {2, "focus", p[1]}, {3, "close", p[1]}}, "a"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStore(none, 0, func() {})
+				defer s.close()
+				for _, e := range tt.events {
+					cursor := editor.Cursor{Line: int(e.number), Character: 1}
+					s.event(editor.ContextEvent{Source: "kak", Event: e.event, Path: e.path, Number: e.number, Cursor: &cursor})
+					time.Sleep(time.Second)
+				}
+				synctest.Wait()
+				var got []string
+				for _, f := range s.context().Files {
+					name := filepath.Base(f.Path)
+					if f.Active {
+						name += "*"
+						for _, e := range tt.events {
+							if e.path == f.Path && int(e.number) > f.Cursor.Line {
+								t.Errorf("the cursor is that of event %d", f.Cursor.Line)
+							}
+						}
+					}
+					got = append(got, name)
+				}
+				if got := strings.Join(got, " "); got != tt.want {
+					t.Errorf("%q, want %q", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// The events that a store keeps are bounded, also those of closed files.
+func TestEventsAreBounded(t *testing.T) {
+	s := newStore(none, 0, func() {})
+	defer s.close()
+	for n := range uint64(10 * maxHookFiles) {
+		path := fmt.Sprintf("/%d", n)
+		s.event(editor.ContextEvent{Source: "kak", Event: "focus", Path: path, Number: 2*n + 1})
+		s.event(editor.ContextEvent{Source: "kak", Event: "close", Path: path, Number: 2*n + 2})
+	}
+	if n := len(s.hooks["kak"].events); n > maxHookFiles {
+		t.Errorf("%d events", n)
+	}
 }
 
 func TestExcluded(t *testing.T) {

@@ -156,6 +156,9 @@ type ContextEvent struct {
 	Cursor    *Cursor `json:"cursor,omitempty"`
 	Selection string  `json:"selection,omitempty"`
 	Range     *Range  `json:"range,omitempty"`
+	// Number is the event's place in the order of the source's events, from 1. Without it, the
+	// order is that of arrival.
+	Number uint64 `json:"number,omitempty"`
 }
 
 // States of a [Diff] as a client sees it.
