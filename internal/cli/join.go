@@ -95,7 +95,7 @@ func startCompanion(ctx context.Context, streams IO, agent string, args []string
 	expect := noticeEnd(func() {
 		data, _ := io.ReadAll(rest)
 		output <- data
-	}, func() { showEnded(ctx, streams, ide.LaunchOf(agent).Title) })
+	}, func() { showEnded(ctx, streams, ide.LaunchOf(agent).Title, false) })
 	return c, func() {
 		expect()
 		defer proc.LeaveInterruptToChild()() // it is about to end
@@ -122,10 +122,15 @@ func noticeEnd(wait, ended func()) (expect func()) {
 }
 
 // showEnded says that the companion has ended, while the agent with that name uses the terminal.
-// Without tmux and a desktop, the text disturbs the agent's screen: otherwise the user would not
-// notice that there are no reviews any more.
-func showEnded(ctx context.Context, streams IO, agent string) {
+// An editor starts another companion, unless the user has ended it, and some agents connect to
+// that. Without tmux and a desktop, the text disturbs the agent's screen: otherwise the user
+// would not notice that there are no reviews any more.
+func showEnded(ctx context.Context, streams IO, agent string, attached bool) {
 	text := fmt.Sprintf("the companion has ended, so the changes of %s have no review: end it, then start it again with pollux run", agent)
+	if attached {
+		text = fmt.Sprintf("the companion has ended: unless %s connects to another one, as after /ide, its changes have no review. "+
+			"To connect it, start it again with pollux run --attach", agent)
+	}
 	if !show(ctx, text) {
 		fmt.Fprintf(streams.Err, "\r\npollux: %s\r\n", text) // the agent may have made the terminal raw
 	}
@@ -187,10 +192,11 @@ func hold(ctx context.Context, socket string, ended func()) (close func(), err e
 	ctx, cancel := context.WithTimeout(ctx, editor.AnswerTimeout)
 	defer cancel()
 	c, _, err := editor.Open(ctx, socket, editor.Implementation{Name: joined, Version: version()})
-	if err == nil {
-		_, err = c.Status(ctx) // answered only once the companion counts this client
-	}
 	if err != nil {
+		return nil, err
+	}
+	if _, err = c.Status(ctx); err != nil { // answered only once the companion counts this client
+		c.Close()
 		return nil, err
 	}
 	expect := noticeEnd(func() { <-c.Done() }, ended)

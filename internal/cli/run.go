@@ -126,11 +126,13 @@ func (r *running) run(cmd *cobra.Command, args []string) error {
 
 // runAttached runs an agent with the running companion that the flags select.
 func (r *running) runAttached(ctx context.Context, s session) error {
+	ended := func() { showEnded(ctx, r.streams, s.agent.Title, true) }
 	if s.agent.Remote && (r.remote.away() || r.remote.socket != "") {
 		return withRemote(ctx, r.streams.Err, &r.remote, func(ctx context.Context, p published) error {
 			ctx, stop := leaveInterruptToAgent(ctx)
 			defer stop()
 			say(r.streams.Err, "connected to the companion of %s", p.editor)
+			defer noticeEnd(func() { <-p.gone }, ended)()
 			return s.run(ctx, r.streams, p.env)
 		})
 	}
@@ -139,6 +141,10 @@ func (r *running) runAttached(ctx context.Context, s session) error {
 		return err
 	}
 	s.attached = true
+	leave, err := hold(ctx, socket, ended)
+	if err == nil { // otherwise the agent's connection fails, too
+		defer leave()
+	}
 	return r.join(ctx, socket, s)
 }
 
@@ -154,7 +160,7 @@ func (r *running) runHere(cmd *cobra.Command, s session) error {
 				inEditor, "pollux run --attach "+shell.EndOfFlags()+" "+s.agent.Name)
 		}
 		if socket != "" {
-			leave, err := hold(ctx, socket, func() { showEnded(ctx, r.streams, s.agent.Title) })
+			leave, err := hold(ctx, socket, func() { showEnded(ctx, r.streams, s.agent.Title, false) })
 			if err == nil { // otherwise it has just ended
 				defer leave()
 				return r.join(ctx, socket, s)
