@@ -196,6 +196,16 @@ type Tokens struct {
 	Total  int `json:"total"`
 }
 
+// Add returns the sums of two counts.
+func (t Tokens) Add(u Tokens) Tokens {
+	return Tokens{t.Input + u.Input, t.Output + u.Output, t.Cached + u.Cached, t.Total + u.Total}
+}
+
+// Sub returns the differences of two counts.
+func (t Tokens) Sub(u Tokens) Tokens {
+	return Tokens{t.Input - u.Input, t.Output - u.Output, t.Cached - u.Cached, t.Total - u.Total}
+}
+
 // An Event is something that happened in a run: [Queued], [Starting], [Started], [Text],
 // [ToolUse], [ToolResult], [Retry] or [FellBack].
 type Event interface{ event() }

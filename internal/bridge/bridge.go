@@ -398,10 +398,7 @@ func (c *call) count(r agent.Result) {
 		if c.meta.Tokens == nil {
 			c.meta.Tokens = new(agent.Tokens)
 		}
-		c.meta.Tokens.Input += r.Tokens.Input
-		c.meta.Tokens.Output += r.Tokens.Output
-		c.meta.Tokens.Cached += r.Tokens.Cached
-		c.meta.Tokens.Total += r.Tokens.Total
+		*c.meta.Tokens = c.meta.Tokens.Add(r.Tokens)
 	}
 	c.meta.ToolUses += r.Tools
 	c.meta.Truncated = c.meta.Truncated || r.Truncated

@@ -72,34 +72,24 @@ func Refusal(code int, message string, kindOf func(message string) agent.Kind) a
 func Usage(result json.RawMessage) (model string, tokens agent.Tokens) {
 	var r struct{ Usage Tokens }
 	json.Unmarshal(result, &r) // without it, all are 0
-	return "", agent.Tokens{Input: r.Usage.Input, Output: r.Usage.Output, Cached: r.Usage.Cached, Total: r.Usage.Total}
+	return "", agent.Tokens(r.Usage)
 }
 
-// Tokens are the token counts of a prompt's result.
+// Tokens are [agent.Tokens] as a prompt's result has them.
 type Tokens struct {
 	Input  int `json:"inputTokens"`
 	Output int `json:"outputTokens"`
-	Total  int `json:"totalTokens"`
 	Cached int `json:"cachedReadTokens"`
-}
-
-// Add returns the sums of two counts.
-func (t Tokens) Add(u Tokens) Tokens {
-	return Tokens{t.Input + u.Input, t.Output + u.Output, t.Total + u.Total, t.Cached + u.Cached}
-}
-
-// Sub returns the differences of two counts.
-func (t Tokens) Sub(u Tokens) Tokens {
-	return Tokens{t.Input - u.Input, t.Output - u.Output, t.Total - u.Total, t.Cached - u.Cached}
+	Total  int `json:"totalTokens"`
 }
 
 // WithUsage returns a prompt's result with other token counts.
-func WithUsage(result json.RawMessage, usage Tokens) json.RawMessage {
+func WithUsage(result json.RawMessage, usage agent.Tokens) json.RawMessage {
 	var all map[string]any
 	if json.Unmarshal(result, &all) != nil || all == nil { // not an object
 		all = make(map[string]any)
 	}
-	all["usage"] = usage
+	all["usage"] = Tokens(usage)
 	text, _ := json.Marshal(all)
 	return text
 }

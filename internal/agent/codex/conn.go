@@ -28,14 +28,14 @@ type Conn struct {
 
 // Conn.mu guards the fields of a thread.
 type thread struct {
-	model string // the selected one; "" for the default
-	total tokens // of the whole conversation
-	turn  *turn  // the work on the current prompt, or nil
+	model string       // the selected one; "" for the default
+	total agent.Tokens // of the whole conversation
+	turn  *turn        // the work on the current prompt, or nil
 }
 
 // A turn is the server's work on a prompt.
 type turn struct {
-	before tokens // the thread's total before it
+	before agent.Tokens // the thread's total before it
 	end    chan turnEnd
 
 	// The reading goroutine owns these.
@@ -44,15 +44,12 @@ type turn struct {
 	model   string // the one that answers, if the service has changed it
 }
 
+// tokens are [agent.Tokens] as the server sends them.
 type tokens struct {
 	Input  int `json:"inputTokens"`
-	Cached int `json:"cachedInputTokens"`
 	Output int `json:"outputTokens"`
+	Cached int `json:"cachedInputTokens"`
 	Total  int `json:"totalTokens"`
-}
-
-func (t tokens) minus(u tokens) tokens {
-	return tokens{t.Input - u.Input, t.Cached - u.Cached, t.Output - u.Output, t.Total - u.Total}
 }
 
 type turnEnd struct {
@@ -64,8 +61,8 @@ type turnEnd struct {
 
 // An answered is [agent.PromptResult.Raw].
 type answered struct {
-	Model  string `json:"model"`
-	Tokens tokens `json:"tokens"`
+	Model  string       `json:"model"`
+	Tokens agent.Tokens `json:"tokens"`
 }
 
 func connect(r io.ReadCloser, w io.WriteCloser, _ bool, client agent.Client) agent.Conn {
@@ -229,7 +226,7 @@ func (c *Conn) Prompt(ctx context.Context, session string, content []agent.Conte
 
 func (c *Conn) result(th *thread, t *turn, end turnEnd) (agent.PromptResult, error) {
 	c.mu.Lock()
-	raw, err := json.Marshal(answered{end.model, th.total.minus(t.before)})
+	raw, err := json.Marshal(answered{end.model, th.total.Sub(t.before)})
 	c.mu.Unlock()
 	res := agent.PromptResult{StopReason: end.Status, Raw: raw}
 	switch {
@@ -299,7 +296,7 @@ func (c *Conn) notice(method string, params json.RawMessage) {
 	case "thread/tokenUsage/updated":
 		c.mu.Lock()
 		if th := c.threads[n.Thread]; th != nil {
-			th.total = n.Usage.Total
+			th.total = agent.Tokens(n.Usage.Total)
 		}
 		c.mu.Unlock()
 	case "model/rerouted":
@@ -354,5 +351,5 @@ func usage(result json.RawMessage) (model string, t agent.Tokens) {
 	if json.Unmarshal(result, &a) != nil {
 		return "", agent.Tokens{}
 	}
-	return a.Model, agent.Tokens{Input: a.Tokens.Input, Output: a.Tokens.Output, Cached: a.Tokens.Cached, Total: a.Tokens.Total}
+	return a.Model, a.Tokens
 }

@@ -25,13 +25,13 @@ type conn struct {
 
 	mu sync.Mutex
 	// used are the tokens of a session so far.
-	used map[string]acp.Tokens
+	used map[string]agent.Tokens
 	// held are the texts, by session, that are errors if nothing follows.
 	held map[string]agent.Update
 }
 
 func connect(r io.ReadCloser, w io.WriteCloser, files bool, client agent.Client) agent.Conn {
-	c := &conn{used: make(map[string]acp.Tokens), held: make(map[string]agent.Update)}
+	c := &conn{used: make(map[string]agent.Tokens), held: make(map[string]agent.Update)}
 	c.Conn = acp.NewConn(r, w, files, &words{client, c})
 	return c
 }
@@ -57,8 +57,9 @@ func (c *conn) Prompt(ctx context.Context, session string, content []agent.Conte
 	defer c.mu.Unlock()
 	var r struct{ Usage *acp.Tokens } // nil if the model was not reached
 	if err == nil && json.Unmarshal(result.Raw, &r) == nil && r.Usage != nil {
-		result.Raw = acp.WithUsage(result.Raw, r.Usage.Sub(c.used[session]))
-		c.used[session] = *r.Usage
+		used := agent.Tokens(*r.Usage)
+		result.Raw = acp.WithUsage(result.Raw, used.Sub(c.used[session]))
+		c.used[session] = used
 	}
 	if held := c.held[session].Text; err == nil && held != "" && result.StopReason != agent.StoppedCancelled {
 		if held == cancelNotice {

@@ -18,13 +18,13 @@ type conn struct {
 
 	mu sync.Mutex
 	// used are the tokens since the session's prompt.
-	used map[string]acp.Tokens
+	used map[string]agent.Tokens
 	// models are the models' IDs by their names.
 	models map[string]string
 }
 
 func connect(r io.ReadCloser, w io.WriteCloser, files bool, client agent.Client) agent.Conn {
-	c := &conn{used: make(map[string]acp.Tokens), models: make(map[string]string)}
+	c := &conn{used: make(map[string]agent.Tokens), models: make(map[string]string)}
 	c.Conn = acp.NewConn(r, w, files, &titles{Client: client, conn: c, pending: make(map[string]string)})
 	return c
 }
@@ -90,7 +90,7 @@ func (t *titles) Update(u agent.Update) {
 	switch {
 	case u.Kind == agent.MessageChunk && meta.Usage != nil:
 		t.conn.mu.Lock()
-		t.conn.used[u.Session] = t.conn.used[u.Session].Add(*meta.Usage)
+		t.conn.used[u.Session] = t.conn.used[u.Session].Add(agent.Tokens(*meta.Usage))
 		t.conn.mu.Unlock()
 	case u.Kind == agent.ToolCall && u.Status == "pending":
 		t.pending[u.ToolCall] = u.Title
