@@ -31,6 +31,17 @@ type Explainer struct {
 	Cause func(env Env, stderr string) string
 }
 
+// ResetIn returns a function for [Explainer.ResetAfter]. The first group of the pattern matches
+// the time, such as 12h34m56s.
+func ResetIn(pattern func() *regexp.Regexp) func(message string) time.Duration {
+	return func(message string) (d time.Duration) {
+		if m := pattern().FindStringSubmatch(message); m != nil {
+			d, _ = time.ParseDuration(m[1])
+		}
+		return d
+	}
+}
+
 // Error returns an error with the agent's remedy.
 func (e *Explainer) Error(kind Kind, message string) *Error { return e.Remedies.Error(kind, message) }
 

@@ -4,11 +4,7 @@
 // The protocol has one conversation per process. A prompt "/clear" starts the next one.
 package claude
 
-import (
-	"time"
-
-	"pollux/internal/agent"
-)
+import "pollux/internal/agent"
 
 // maxPrompt limits a prompt, in bytes. It is more text than any model reads.
 const maxPrompt = 8 << 20
@@ -40,14 +36,3 @@ var row = &agent.Agent{
 
 // fault returns an error with this agent's remedy.
 var fault = release.Error
-
-// resetAfter returns the time until a limit is renewed, which [conn] adds to the message,
-// or 0.
-func resetAfter(message string) time.Duration {
-	m := resetTime().FindStringSubmatch(message)
-	if m == nil {
-		return 0
-	}
-	d, _ := time.ParseDuration(m[1])
-	return d
-}

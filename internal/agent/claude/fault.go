@@ -43,7 +43,8 @@ func retryKind(status int) agent.Kind {
 	return cmp.Or(statuses[status], agent.Capacity)
 }
 
-var resetTime = lazy.Regexp(`\(in (\S+)\)$`)
+// resetAfter finds the time until a limit is renewed, which [conn] adds to the message.
+var resetAfter = agent.ResetIn(lazy.Regexp(`\(in (\S+)\)$`))
 
 // cause returns the last line of standard error, or "".
 func cause(env agent.Env, stderr string) string {

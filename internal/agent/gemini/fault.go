@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"strconv"
 	"strings"
-	"time"
 
 	"pollux/internal/agent"
 	"pollux/internal/lazy"
@@ -127,17 +126,7 @@ var (
 	report    = lazy.Regexp(` ?Full report available at: \S+`)
 )
 
-var resetTime = lazy.Regexp(`(?i)\b(?:reset(?:s)? after|retry in) ((?:\d+h)?(?:\d+m)?(?:\d+(?:\.\d+)?s)?)`)
-
-// resetAfter returns the time until a quota is renewed, such as 12h34m56s, or 0.
-func resetAfter(message string) time.Duration {
-	m := resetTime().FindStringSubmatch(message)
-	if m == nil {
-		return 0
-	}
-	d, _ := time.ParseDuration(m[1])
-	return d
-}
+var resetAfter = agent.ResetIn(lazy.Regexp(`(?i)\b(?:reset(?:s)? after|retry in) ((?:\d+h)?(?:\d+m)?(?:\d+(?:\.\d+)?s)?)`))
 
 // tidy returns an error message as one readable line: without the JSON around
 // it, without secrets from the environment, and at most 300 characters long.
