@@ -61,7 +61,7 @@ type process struct {
 
 	ready    chan struct{}   // closed when it has started, or failed to
 	done     chan struct{}   // closed when it has ended and its files are removed
-	making   chan struct{}   // holds a token unless a session is being made: several at the same time take seconds
+	making   chan struct{}   // holds a token while a session is being made: several at the same time take seconds
 	stopping context.Context // ends when the process must end; askStop ends it
 	askStop  context.CancelFunc
 	killing  context.Context // ends when it must end immediately, and stopping with it; askKill ends it
@@ -126,7 +126,6 @@ func newProcess(row *agent.Agent, from agent.Source, program agent.Program, k ke
 		agent: row, how: row.Warm, source: from, program: program, key: k, wall: wall, spawn: spawn, log: log, began: time.Now(), used: time.Now(), attempts: make(map[string]*attempt),
 		ready: make(chan struct{}), done: make(chan struct{}), making: make(chan struct{}, 1),
 	}
-	w.making <- struct{}{}
 	w.killing, w.askKill = context.WithCancel(context.Background())
 	w.stopping, w.askStop = context.WithCancel(w.killing)
 	return w
@@ -254,7 +253,7 @@ func (w *process) session(ctx context.Context) (*session, error) {
 	w.demand = min(w.demand+1, maxPrepared)
 	w.mu.Unlock()
 	select {
-	case <-w.making:
+	case w.making <- struct{}{}:
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -262,7 +261,7 @@ func (w *process) session(ctx context.Context) (*session, error) {
 	mute := w.mute
 	w.mu.Unlock()
 	if s := w.takePrepared(); s != nil || mute { // prepared, or given up, while this request waited
-		w.making <- struct{}{}
+		<-w.making
 		if s == nil {
 			return nil, errMute
 		}
@@ -276,7 +275,7 @@ func (w *process) session(ctx context.Context) (*session, error) {
 	}
 	done := make(chan made)
 	go func() {
-		defer func() { w.making <- struct{}{} }() // after the session has an owner
+		defer func() { <-w.making }() // after the session has an owner
 		s, err := w.create()
 		select {
 		case done <- made{s, err}:
@@ -294,7 +293,7 @@ func (w *process) session(ctx context.Context) (*session, error) {
 	}
 }
 
-// create asks the agent for a session. The caller has the token of w.making.
+// create asks the agent for a session. The caller has put the token into w.making.
 func (w *process) create() (*session, error) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), w.timeout, errMute)
 	defer cancel()
@@ -377,11 +376,11 @@ func (w *process) inBurst() bool {
 // finds no prepared session, and waits for this one.
 func (w *process) prepare(ctx context.Context, limit int, free func() bool) bool {
 	select {
-	case <-w.making:
+	case w.making <- struct{}{}:
 	case <-ctx.Done():
 		return false
 	}
-	defer func() { w.making <- struct{}{} }() // after the session was added
+	defer func() { <-w.making }() // after the session was added
 	if !w.lacks(limit) || !free() {
 		return false
 	}

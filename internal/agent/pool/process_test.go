@@ -296,17 +296,17 @@ func TestPolicyIgnoredAtTheEnd(t *testing.T) {
 func TestPreparedWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := idleProcess()
-		<-w.making // a session is being prepared
+		w.making <- struct{}{} // a session is being prepared
 		taken := take(t, w)
 		synctest.Wait()
 		want := &session{w: w, id: "prepared"}
 		w.addPrepared(want)
-		w.making <- struct{}{}
+		<-w.making
 		if s := <-taken; s != want {
 			t.Errorf("it has %+v", s)
 		}
 		select {
-		case <-w.making:
+		case w.making <- struct{}{}:
 		default:
 			t.Error("no other request can create a session")
 		}
@@ -333,11 +333,11 @@ func TestDemand(t *testing.T) {
 		// burst asks n times at once. None can be created.
 		burst := func(n int) {
 			t.Helper()
-			<-w.making
+			w.making <- struct{}{}
 			for range n {
 				w.session(gone)
 			}
-			w.making <- struct{}{}
+			<-w.making
 		}
 		fill(1)
 		burst(4) // one is prepared, three are missing

@@ -237,25 +237,21 @@ func (a *account) load() Load {
 
 // A pacer spaces out the starts of processes.
 type pacer struct {
-	turn chan struct{} // holds a token unless a request waits to start
+	turn chan struct{} // holds a token while a request waits to start
 	last time.Time     // the last start; guarded by turn
 }
 
-func newPacer() *pacer {
-	p := &pacer{turn: make(chan struct{}, 1)}
-	p.turn <- struct{}{}
-	return p
-}
+func newPacer() *pacer { return &pacer{turn: make(chan struct{}, 1)} }
 
 // wait waits until the caller may start: at least the interval, plus a random time of up
 // to jitter, after the last start.
 func (p *pacer) wait(ctx context.Context, interval, jitter time.Duration) error {
 	select {
-	case <-p.turn:
+	case p.turn <- struct{}{}:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	defer func() { p.turn <- struct{}{} }()
+	defer func() { <-p.turn }()
 	if !p.last.IsZero() {
 		next := p.last.Add(interval)
 		if jitter > 0 {

@@ -86,7 +86,7 @@ type Client struct {
 	end        context.CancelCauseFunc
 	connected  context.Context // for connections: ends after the last request
 	disconnect func()
-	connecting chan struct{}  // holds a token unless a goroutine connects
+	connecting chan struct{}  // holds a token while a goroutine connects
 	asking     sync.WaitGroup // methods that Close waits for
 	calls      sync.WaitGroup // goroutines that serve connections
 
@@ -106,7 +106,6 @@ func NewClient(cfg Config) *Client {
 		cfg.There, cfg.Here = same, same
 	}
 	c := &Client{cfg: cfg, log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)), connecting: make(chan struct{}, 1)}
-	c.connecting <- struct{}{}
 	c.ctx, c.end = context.WithCancelCause(context.Background())
 	c.connected, c.disconnect = context.WithCancel(context.Background())
 	return c
@@ -240,11 +239,11 @@ func (c *Client) connect(ctx context.Context) (*clientConn, error) {
 		return conn, nil
 	}
 	select {
-	case <-c.connecting:
+	case c.connecting <- struct{}{}:
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	defer func() { c.connecting <- struct{}{} }()
+	defer func() { <-c.connecting }()
 	if conn := c.current(); conn != nil {
 		return conn, nil
 	}
