@@ -3,17 +3,13 @@ package remote
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
 	"pollux/internal/editor"
-	"pollux/internal/sys/disk"
 	"pollux/internal/sys/sock"
 )
 
@@ -38,20 +34,12 @@ type Listener struct {
 
 // Listen opens a listener in the user's own directory. The caller must close it.
 func Listen(ctx context.Context, target Target, paths Paths, protocol Protocol) (*Listener, error) {
-	dir, err := disk.RuntimeDir()
+	socket, path, err := sock.ListenNew("connect")
 	if err != nil {
 		return nil, err
 	}
-	leftSockets.Remove(dir)
-	name := fmt.Sprintf("connect-%d-%06x.sock", os.Getpid(), rand.IntN(1<<24))
-	l := &Listener{
-		Socket: filepath.Join(dir, name), target: target, paths: paths, protocol: protocol, gone: make(chan struct{}),
-	}
+	l := &Listener{Socket: path, target: target, paths: paths, protocol: protocol, gone: make(chan struct{})}
 	l.lose = sync.OnceFunc(func() { close(l.gone) })
-	socket, err := sock.Listen(l.Socket)
-	if err != nil {
-		return nil, fmt.Errorf("%w: set POLLUX_RUNTIME_DIR to a short path of a directory you own", err)
-	}
 	ctx, l.cancel = context.WithCancel(ctx)
 	l.group.Go(func() {
 		sock.ServeConns(ctx, socket, func(conn net.Conn) { l.serve(ctx, conn) })
@@ -91,10 +79,6 @@ func (l *Listener) watch(ctx context.Context) {
 		}
 	}
 }
-
-// leftSockets are the sockets of killed listeners. A listener in another container
-// may share the directory; it answers.
-var leftSockets = sock.Leftovers("connect-*.sock")
 
 // serve connects one agent to the companion.
 func (l *Listener) serve(ctx context.Context, agent net.Conn) {

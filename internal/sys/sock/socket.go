@@ -4,6 +4,7 @@ package sock
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -38,6 +39,21 @@ type Listener interface {
 // On Windows the path may also be the name of a named pipe; see [IsPipe]. The error is
 // [fs.ErrExist] if the pipe exists. As long as a connection is open, it does.
 func Listen(path string) (Listener, error) { return listenSocket(path) }
+
+// ListenNew listens on a new socket in the directory of [disk.RuntimeDir]. It removes the sockets
+// there that killed processes have left under that name.
+func ListenNew(name string) (l Listener, path string, err error) {
+	dir, err := disk.RuntimeDir()
+	if err != nil {
+		return nil, "", err
+	}
+	Leftovers(name + "-*.sock").Remove(dir)
+	path = filepath.Join(dir, fmt.Sprintf("%s-%d-%s.sock", name, os.Getpid(), rand.Text()[:6]))
+	if l, err = Listen(path); err != nil {
+		return nil, "", fmt.Errorf("%w: set POLLUX_RUNTIME_DIR to a short path of a directory you own", err)
+	}
+	return l, path, nil
+}
 
 // IsPipe reports whether a path is the name of a named pipe of this machine, such as
 // \\.\pipe\name. All users of the machine share these names. It always returns false on

@@ -4,26 +4,19 @@ package sock
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
 	"os"
-	"path/filepath"
 	"syscall"
-
-	"pollux/internal/sys/disk"
 )
 
 // FileType is the type of the file of a socket; see [Listen].
 const FileType = fs.ModeSocket
 
-const (
-	// maxSocketPath is the longest path of a unix socket in bytes: 103 on macOS, 107 on
-	// Linux.
-	maxSocketPath = len(syscall.RawSockaddrUnix{}.Path) - 1
-)
+// maxSocketPath is the longest path of a unix socket in bytes: 103 on macOS, 107 on Linux.
+const maxSocketPath = len(syscall.RawSockaddrUnix{}.Path) - 1
 
 func listenSocket(path string) (Listener, error) {
 	if len(path) > maxSocketPath {
@@ -55,14 +48,6 @@ func dialSocket(ctx context.Context, path string) (net.Conn, error) {
 func Refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
 func listenPrivate(name string) (l net.Listener, scheme, address string, err error) {
-	dir, err := disk.RuntimeDir()
-	if err != nil {
-		return nil, "", "", err
-	}
-	Leftovers(name + "-*.sock").Remove(dir)
-	path := filepath.Join(dir, fmt.Sprintf("%s-%d-%s.sock", name, os.Getpid(), rand.Text()[:6]))
-	if l, err = Listen(path); err != nil {
-		return nil, "", "", fmt.Errorf("%w: set POLLUX_RUNTIME_DIR to a short path of a directory you own", err)
-	}
-	return l, "unix", path, nil
+	l, address, err = ListenNew(name)
+	return l, "unix", address, err
 }
