@@ -36,7 +36,7 @@ func allowed(err *pflag.InvalidValueError) string {
 	switch err.GetFlag().Value.Type() {
 	case "bool":
 		return "use true or false"
-	case "int":
+	case "int", "uint64":
 		return "use a whole number"
 	case "duration":
 		return "use a time such as 90s or 5m"
