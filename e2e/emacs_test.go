@@ -193,3 +193,52 @@ func TestEmacsElsewhere(t *testing.T) {
 		})
 	}
 }
+
+// Ediff takes all windows. They come back when it ends, or when the user has decided: the control
+// panel of a change that was gone stayed, and the agent's terminal was out of sight. A change that
+// was in Ediff before is shown there again, with the file as it is then.
+func TestEmacsEdiff(t *testing.T) {
+	d, c, path := idle(t, kindOf("emacs"), "one\n")
+	d.resize(80, 24)
+	d.press("C-x", "3")
+	const panel = "Ediff Control Panel"
+	gone := func(windows int) {
+		t.Helper()
+		d.until(`(format "%d windows, %s" (length (window-list)) (seq-some (lambda (w)
+			(string-match-p "Ediff" (buffer-name (window-buffer w)))) (window-list)))`, fmt.Sprintf("%d windows, nil", windows))
+	}
+	d.review(c, path, "two\n")
+	d.enter()
+	d.press("C-c", "C-e")
+	d.see(panel)
+	d.press("q")
+	d.see("Quit this Ediff session?")
+	d.press("y")
+	gone(3)
+	d.until(d.State.Inside, "1")
+
+	d.file(filepath.Base(path), "theirs\n")
+	d.press("C-c", "C-c")
+	d.see("has changed on disk")
+	d.press("c")
+	d.see(panel)
+	d.see("theirs")
+	d.shows(path)
+	d.enter()
+	d.press("C-c", "C-c")
+	if text := written(t, c, path); text != "two\n" {
+		t.Errorf("accepted %q", text)
+	}
+	d.until(d.State.Shown, "")
+	gone(2)
+
+	d.review(c, path, "three\n")
+	d.enter()
+	d.press("C-c", "C-e")
+	d.see(panel)
+	d.enter()
+	d.press("C-x", "k", "Enter")
+	received(t, c, "a rejection", rejected)
+	d.until(d.State.Shown, "")
+	gone(2)
+}

@@ -67,8 +67,11 @@
 (declare-function flycheck-error-level "ext:flycheck")
 (declare-function flycheck-error-message "ext:flycheck")
 (declare-function ediff-buffers "ediff")
+(declare-function ediff-really-quit "ediff-util")
 (defvar flymake-mode)
 (defvar flycheck-current-errors)
+(defvar ediff-cleanup-hook)
+(defvar ediff-keep-variants)
 (defvar ediff-quit-hook)
 
 (defgroup pollux nil
@@ -623,6 +626,7 @@ With PATH, only that file."
   text       ; the current text, while no buffer holds it
   form       ; how to convert the buffer's text for the disk: :dos, :bom
   buffer left windows inline hunks pause
+  ediff      ; the control buffer, while the user compares in Ediff
   settled    ; the time since which it can be decided on
   overwrite  ; the version of the file on disk that the user has compared it with
   (delays 0) ; how many delays have been started until then
@@ -764,6 +768,7 @@ written."
   "Reject the diff whose buffer is being killed, unless it is too early."
   (let ((d pollux--this))
     (when (and d (not (pollux--diff-hiding d)))
+      (save-current-buffer (pollux--end-ediff d))
       (setf (pollux--diff-text d) (pollux--text d))
       (if (eq (current-buffer) (pollux--diff-buffer d))
           (setf (pollux--diff-buffer d) nil)
@@ -982,6 +987,7 @@ A key for a diff that has just appeared restarts its delay."
 
 (defun pollux--hide (d)
   "Remove D from the screen."
+  (pollux--end-ediff d)
   (when (eq pollux--shown d)
     (setq pollux--shown nil))
   (when (pollux--diff-pause d)
@@ -1171,12 +1177,13 @@ A key for a diff that has just appeared restarts its delay."
          (?c (setf (pollux--diff-overwrite d) (plist-get result :version)
                    (pollux--diff-original d) (or (plist-get result :disk) ""))
              (pollux--unsettle d)
-             (if (not (buffer-live-p (pollux--diff-left d)))
-                 (pollux-ediff)
+             (when (buffer-live-p (pollux--diff-left d))
                (with-current-buffer (pollux--diff-left d)
                  (let ((inhibit-read-only t))
-                   (pollux--fill (pollux--diff-original d))))
-               (pollux--say "the left side now shows the file on disk")))))
+                   (pollux--fill (pollux--diff-original d)))))
+             (if (get-buffer-window (pollux--diff-left d))
+                 (pollux--say "the left side now shows the file on disk")
+               (pollux-ediff)))))
       (_ (user-error "%s" (plist-get result :message))))))
 
 (defun pollux--ask-conflict (message)
@@ -1467,13 +1474,29 @@ A key that was meant for the text must not overwrite."
       (setf (pollux--diff-left d)
             (car (pollux--make-buffer d (format "*on disk: %s*" (file-name-nondirectory (pollux--diff-path d)))
                                       (pollux--diff-original d)))))
-    (ediff-buffers (pollux--diff-left d) (pollux--diff-buffer d)
-                   (list (lambda ()
-                           (add-hook 'ediff-quit-hook
-                                     (lambda ()
-                                       (when (buffer-live-p (pollux--diff-buffer d))
-                                         (pop-to-buffer (pollux--diff-buffer d))))
-                                     t t))))))
+    (pollux--end-ediff d)
+    (let ((windows (current-window-configuration)))
+      (ediff-buffers (pollux--diff-left d) (pollux--diff-buffer d)
+                     (list (lambda ()
+                             (setf (pollux--diff-ediff d) (current-buffer))
+                             (add-hook 'ediff-cleanup-hook (lambda () (setf (pollux--diff-ediff d) nil)) nil t)
+                             (add-hook 'ediff-quit-hook (lambda () (pollux--after-ediff d windows)) t t)))))))
+
+(defun pollux--after-ediff (d windows)
+  "Restore WINDOWS, as they were before D was shown in Ediff."
+  (when (frame-live-p (window-configuration-frame windows))
+    (set-window-configuration windows))
+  (when (buffer-live-p (pollux--diff-buffer d))
+    (pop-to-buffer (pollux--diff-buffer d))))
+
+(defun pollux--end-ediff (d)
+  "End Ediff, if it shows D.
+Its buffers must still be there."
+  (when-let ((control (pollux--diff-ediff d)))
+    (when (buffer-live-p control)
+      (let ((ediff-keep-variants t))
+        (with-demoted-errors "pollux: %S"
+          (with-current-buffer control (ediff-really-quit nil)))))))
 
 ;;;###autoload
 (defun pollux-status ()
