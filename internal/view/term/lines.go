@@ -169,7 +169,8 @@ func fit(hints []hint, width int) string {
 	}
 }
 
-// footer returns the keys for the diff in view.
+// footer returns the keys for the diff in view. If the terminal is too narrow for the first two
+// with what they do, it has only the keys, down to the one for help.
 func (m *model) footer(it *item) string {
 	several := len(m.items) > 1
 	var hints []hint
@@ -212,5 +213,15 @@ func (m *model) footer(it *item) string {
 	}
 	add(true, "? help", 2)
 	add(true, "q leave", 3)
-	return fit(hints, m.width-2)
+	line := fit(hints, m.width-2)
+	if strings.Contains(line, hints[0].text+"  "+hints[1].text) {
+		return line
+	}
+	var keys []string
+	for _, h := range hints {
+		if key, _, _ := strings.Cut(h.text, " "); h.rank <= 3 {
+			keys = append(keys, key)
+		}
+	}
+	return strings.Join(keys, " ")
 }

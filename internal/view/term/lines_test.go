@@ -95,7 +95,9 @@ func TestFooterFits(t *testing.T) {
 		{60, "y accept  r reject  n/p hunk  u undo  ? help  q leave"},
 		{40, "y accept  r reject  ? help  q leave"},
 		{30, "y accept  r reject  ? help"},
-		{10, "y accept"},
+		{20, "y accept  r reject"},
+		{19, "y r ? q"}, // it was "y accept", and nothing said how to reject
+		{10, "y r ? q"},
 	} {
 		m := &model{width: test.width, items: []*item{it, {}}, settled: true}
 		if got := m.footer(it); got != test.want {
