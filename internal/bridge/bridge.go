@@ -43,7 +43,6 @@ const (
 // another lock is taken, or when the runner or a client is called.
 type Bridge struct {
 	cfg           Config
-	log           *slog.Logger
 	agents        []*asked // the first one is that of the configuration
 	templates     templates
 	chunks        *chunkCache
@@ -74,9 +73,7 @@ func New(runner agent.Runner, cfg Config) (*Bridge, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bridge{
-		cfg: cfg, log: cfg.Log, templates: t, chunks: newChunkCache(), started: time.Now(),
-	}
+	b := &Bridge{cfg: cfg, templates: t, chunks: newChunkCache(), started: time.Now()}
 	for _, a := range append([]Asked{cfg.Asked}, cfg.Others...) {
 		b.agents = append(b.agents, &asked{Asked: a, cfg: &b.cfg})
 	}

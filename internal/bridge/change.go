@@ -57,15 +57,6 @@ func schemaOf(kind, description string) map[string]any {
 	return map[string]any{"type": kind, "description": description}
 }
 
-// beginChange records the state of all files. Call it before any of them is read.
-func (c *call) beginChange(ctx context.Context) (*change.Task, error) {
-	task, err := change.Begin(ctx, c.dir)
-	if err != nil {
-		return nil, fmt.Errorf("cannot record the state of the files, so no changes were requested: %w", err)
-	}
-	return task, nil
-}
-
 // change asks for changes and returns them without writing them. It compares the
 // files on disk before and after the run, to verify that nothing was written.
 func (c *call) change(ctx context.Context, task *change.Task, talk *conversation, prompt, limit string, attached attachments) (Answer, error) {
@@ -110,9 +101,6 @@ func (c *call) change(ctx context.Context, task *change.Task, talk *conversation
 	if err != nil {
 		err = fmt.Errorf("the edits cannot be used: %w: try again, or ask for fewer changes at once", err)
 		return Answer{}, &Failure{Err: err, Partial: result.Answer}
-	}
-	if set.Edits == nil {
-		set.Edits = []change.Edit{} // a list in JSON, not null
 	}
 	text := strings.TrimSpace(set.Response)
 	if set.Diff != "" { // not trimmed: a diff may end with blank lines

@@ -46,7 +46,6 @@ type job struct {
 	news     chan struct{} // closed at the next report
 	result   *mcp.Result   // nil while the job is running
 	ended    time.Time
-	failed   bool
 	stopped  bool // cancel-job ended it
 }
 
@@ -143,7 +142,7 @@ func (j *job) state() jobState {
 		switch {
 		case j.stopped:
 			s.State = "cancelled"
-		case j.failed:
+		case j.result.IsError:
 			s.State = "failed"
 		}
 	}
@@ -204,8 +203,8 @@ func (s *Server) startJob(ctx context.Context, c *mcp.Call, args startInput) (*m
 		defer cancel(nil)
 		result := s.answer(run, c, in)
 		j.mu.Lock()
-		j.result, j.ended, j.failed = result, time.Now(), result.IsError
-		j.stopped = j.failed && context.Cause(run) == errJobCancelled
+		j.result, j.ended = result, time.Now()
+		j.stopped = result.IsError && context.Cause(run) == errJobCancelled
 		j.mu.Unlock()
 		close(j.done)
 	})

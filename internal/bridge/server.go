@@ -154,7 +154,7 @@ func NewServer(b *Bridge) *Server {
 	row := b.spoken(all)
 	s.mcp = mcp.New(mcp.Config{
 		Title: title(row), Version: b.cfg.Version, Instructions: instructions(row, searching(all)),
-		Log: b.log, Versions: mcp.AllVersions, MaxSessions: 1, Grace: answerTimeout,
+		Log: b.cfg.Log, Versions: mcp.AllVersions, MaxSessions: 1, Grace: answerTimeout,
 	})
 	for _, t := range s.table(row, all) {
 		t.Schema, t.Run, t.Concurrent = encode(t.schema), s.ahead(t), true

@@ -88,10 +88,9 @@ func (b *Bridge) Publish() error {
 		l.Close()
 		return err
 	}
-	stop := context.AfterFunc(b.life, func() { l.Close() })
+	context.AfterFunc(b.life, func() { l.Close() })
 	go func() {
 		defer b.work.Done()
-		defer stop()
 		b.serveStatus(l)
 	}()
 	return nil

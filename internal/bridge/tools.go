@@ -156,8 +156,8 @@ func (in QueryInput) fulfill(ctx context.Context, c *call) (a Answer, err error)
 	}
 	var task *change.Task
 	if in.ChangeMode {
-		if task, err = c.beginChange(ctx); err != nil {
-			return Answer{}, err
+		if task, err = change.Begin(ctx, c.dir); err != nil { // before any file is read
+			return Answer{}, fmt.Errorf("cannot record the state of the files, so no changes were requested: %w", err)
 		}
 	}
 	files, err := c.attach(in.Files, in.RequireFiles)
