@@ -112,15 +112,10 @@ func (f *markdownFormatter) space() {
 
 func (f *markdownFormatter) code(line string) {
 	line = strings.TrimRight(line, " ")
-	f.line(ansi.SGR(ansi.AttrCyanForegroundColor), line)
-}
-
-// line writes a line in a colour, if there are colours.
-func (f *markdownFormatter) line(colour, text string) {
-	if f.style >= colouredText && text != "" {
-		text = colour + text + ansi.ResetStyle
+	if f.style >= colouredText && line != "" {
+		line = sgrCyan + line + sgrPlain
 	}
-	f.out.WriteString(text + "\n")
+	f.out.WriteString(line + "\n")
 	f.blank = false
 }
 
@@ -149,12 +144,12 @@ func (f *markdownFormatter) styled(line string, code, bold *bool) {
 		if f.style == plainText {
 			return
 		}
-		f.out.WriteString(ansi.ResetStyle)
+		f.out.WriteString(sgrPlain)
 		if *bold {
-			f.out.WriteString(ansi.SGR(ansi.AttrBold))
+			f.out.WriteString(sgrBold)
 		}
 		if *code && f.style >= colouredText {
-			f.out.WriteString(ansi.SGR(ansi.AttrCyanForegroundColor))
+			f.out.WriteString(sgrCyan)
 		}
 	}
 	if *code || *bold {
@@ -180,7 +175,7 @@ func (f *markdownFormatter) styled(line string, code, bold *bool) {
 		}
 	}
 	if (*code || *bold) && f.style > plainText {
-		f.out.WriteString(ansi.ResetStyle)
+		f.out.WriteString(sgrPlain)
 	}
 }
 
