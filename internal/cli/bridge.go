@@ -132,10 +132,8 @@ func withBridge(ctx context.Context, streams IO, logs *logFlags, there *poolFlag
 		return err
 	}
 	cfg.Open = func(a bridge.Asked) (agent.Runner, error) {
-		other, err := cfg.For(a.Agent.Name)
-		if err != nil {
-			return nil, err
-		}
+		other := cfg
+		other.Asked, other.Others = a, nil
 		return openRunner(other, there)
 	}
 	if there.away() { // what is installed there is not known

@@ -69,8 +69,7 @@ Gemini CLI's IDE mode. --report writes a text for a bug report. ` + "`pollux hel
 			if toFile {
 				return reportToFile(ctx, streams, args)
 			}
-			examine := func(quiet bool) (doctor.Report, error) { return examine(ctx, streams, args, quiet) }
-			report, err := examine(asJSON)
+			report, err := examine(ctx, streams, args, asJSON)
 			if err != nil {
 				return err
 			}
@@ -86,7 +85,7 @@ Gemini CLI's IDE mode. --report writes a text for a bug report. ` + "`pollux hel
 					return err
 				}
 				fmt.Fprint(streams.Err, "Done. Checking again:\n\n")
-				if report, err = examine(asJSON); err != nil {
+				if report, err = examine(ctx, streams, args, asJSON); err != nil {
 					return err
 				}
 			}

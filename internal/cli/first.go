@@ -197,15 +197,10 @@ func waitingShower() func(ctx context.Context, agent, path string) {
 		}
 		mu.Unlock()
 		if !soon {
-			showWaiting(ctx, agent, path)
+			show(ctx, fmt.Sprintf("%s proposes a change to %s. Review it: pollux open, or pollux review",
+				termtext.Line(agent, 64), termtext.Line(filepath.Base(path), 64)))
 		}
 	}
-}
-
-func showWaiting(ctx context.Context, agent, path string) {
-	text := fmt.Sprintf("%s proposes a change to %s. Review it: pollux open, or pollux review",
-		termtext.Line(agent, 64), termtext.Line(filepath.Base(path), 64))
-	show(ctx, text)
 }
 
 // show shows a text in the status line of tmux or on the desktop, and reports whether it did.

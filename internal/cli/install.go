@@ -43,7 +43,7 @@ func newInstallBridge(streams IO, remove, yes *bool) *cobra.Command {
 	for _, c := range install.Clients {
 		names = append(names, c.Name)
 	}
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:       "bridge CLIENT",
 		Short:     "Add the bridge to an MCP client",
 		ValidArgs: names,
@@ -93,7 +93,6 @@ file stays as it is. The clients are
 			return nil
 		},
 	}
-	return cmd
 }
 
 func newInstallEditor(streams IO, e install.Editor, remove, yes *bool) *cobra.Command {
@@ -101,7 +100,7 @@ func newInstallEditor(streams IO, e install.Editor, remove, yes *bool) *cobra.Co
 	if !e.HasPlugin() {
 		short = "Add Pollux to the settings of " + e.Title
 	}
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:     e.Name,
 		Aliases: e.Aliases,
 		Short:   short,
@@ -144,7 +143,6 @@ otherwise a gemini in the editor's terminal does not connect.
 			return prepareGemini(cmd.Context(), streams, *yes)
 		},
 	}
-	return cmd
 }
 
 // prepareGemini offers to turn on Gemini CLI's IDE mode if the user has Gemini CLI.

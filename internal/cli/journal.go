@@ -59,10 +59,8 @@ func listEntries(ctx context.Context, streams IO, j *journal.Journal, filter jou
 	if err != nil {
 		return err
 	}
-	entries := slices.DeleteFunc(slices.Clone(all), func(e journal.Entry) bool { return !keep(e) })
+	entries := slices.DeleteFunc(append([]journal.Entry{}, all...), func(e journal.Entry) bool { return !keep(e) })
 	switch {
-	case asJSON && entries == nil:
-		return printJSON(streams.Out, []journal.Entry{})
 	case asJSON:
 		return printJSON(streams.Out, entries)
 	case len(all) == 0:

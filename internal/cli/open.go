@@ -83,7 +83,8 @@ func choosePage(ctx context.Context, errs io.Writer, dir string) (string, error)
 		return "", err
 	}
 	if len(found) == 0 {
-		return "", noPage(ctx, dir)
+		err := fmt.Errorf("no companion is running for %s: start one with `pollux run`", dir)
+		return "", elsewhere(ctx, err, "pollux open %s")
 	}
 	if len(found) > 1 {
 		say(errs, "%d companions serve %s; to open the others:", len(found), termtext.Visible(paths.Short(dir)))
@@ -93,11 +94,6 @@ func choosePage(ctx context.Context, errs io.Writer, dir string) (string, error)
 		}
 	}
 	return found[0].Socket, nil
-}
-
-// noPage returns the error for a directory without a companion.
-func noPage(ctx context.Context, dir string) error {
-	return elsewhere(ctx, fmt.Errorf("no companion is running for %s: start one with `pollux run`", dir), "pollux open %s")
 }
 
 // elsewhere adds to err, which says that a directory has no companion, how to give the command
