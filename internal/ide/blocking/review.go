@@ -31,20 +31,6 @@ func (r *review) answer(o companion.Outcome, done func(error)) {
 	}
 }
 
-// ParseTab parses the arguments of the tool that closes a diff.
-func ParseTab(args json.RawMessage, opener string) (tab string, err error) {
-	var a struct {
-		Tab *string `json:"tab_name"`
-	}
-	if err := mcp.DecodeArgs(args, &a); err != nil {
-		return "", err
-	}
-	if a.Tab == nil {
-		return "", fmt.Errorf("tab_name is missing: pass the name given to %s", opener)
-	}
-	return *a.Tab, nil
-}
-
 // Open shows a proposal. The call is answered later, when the user has decided: texts returns the
 // texts of the result for an outcome that is accepted or rejected; every other one is an error. tab
 // names the diff for the tools that close it.
@@ -73,14 +59,25 @@ func (s *Session) take(r *review) bool {
 	return len(s.reviews) < n
 }
 
-// Close ends the reviews whose tab matches, because the user has answered in the terminal. It
-// returns how many there were. The agent no longer waits for the answers of their calls. Only a
-// tool that takes its turn calls Close, so that there is at most one review for a path.
-func (s *Session) Close(match func(tab string) bool) (closed int) {
-	return s.close(func(r *review) bool { return match(r.tab) })
+// CloseTab is the tool that closes a diff, because the user has answered in the terminal. opener is
+// the tool that has opened it. CloseTab returns the name of the diff. The agent no longer waits for
+// the answer of the opener's call. Only a tool that takes its turn calls CloseTab, so that there is
+// at most one review for a path.
+func (s *Session) CloseTab(args json.RawMessage, opener string) (tab string, err error) {
+	var a struct {
+		Tab *string `json:"tab_name"`
+	}
+	if err := mcp.DecodeArgs(args, &a); err != nil {
+		return "", err
+	}
+	if a.Tab == nil {
+		return "", fmt.Errorf("tab_name is missing: pass the name given to %s", opener)
+	}
+	s.close(func(r *review) bool { return r.tab == *a.Tab })
+	return *a.Tab, nil
 }
 
-func (s *Session) close(match func(*review) bool) (closed int) {
+func (s *Session) close(match func(*review) bool) {
 	s.mu.Lock()
 	open := slices.DeleteFunc(slices.Clone(s.reviews), func(r *review) bool { return !match(r) })
 	s.mu.Unlock()
@@ -90,10 +87,8 @@ func (s *Session) close(match func(*review) bool) (closed int) {
 		}
 		if s.take(r) {
 			r.answer(companion.Outcome{}, nil)
-			closed++
 		}
 	}
-	return closed
 }
 
 // Resolve implements [companion.Session]: the call that shows the proposal is answered.

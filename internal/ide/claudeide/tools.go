@@ -6,7 +6,6 @@ import (
 
 	"pollux/internal/companion"
 	"pollux/internal/ide/attach"
-	"pollux/internal/ide/blocking"
 	"pollux/internal/mcp"
 )
 
@@ -78,12 +77,8 @@ func parseOpenDiff(args json.RawMessage) (p companion.Proposal, tab string, err 
 }
 
 func (s *Session) closeTab(_ context.Context, c *mcp.Call) (*mcp.Result, error) {
-	tab, err := blocking.ParseTab(c.Args, toolOpenDiff)
-	if err != nil {
-		return nil, err
-	}
-	s.Close(func(t string) bool { return t == tab })
-	return mcp.Text("TAB_CLOSED"), nil
+	_, err := s.CloseTab(c.Args, toolOpenDiff)
+	return mcp.Text("TAB_CLOSED"), err
 }
 
 // closeAll closes no diff. Claude Code calls it at each prompt, and also when one of several

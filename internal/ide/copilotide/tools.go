@@ -92,11 +92,10 @@ func (s *Session) openDiff(_ context.Context, c *mcp.Call) (*mcp.Result, error) 
 }
 
 func (s *Session) closeDiff(_ context.Context, c *mcp.Call) (*mcp.Result, error) {
-	tab, err := blocking.ParseTab(c.Args, toolOpenDiff)
+	tab, err := s.CloseTab(c.Args, toolOpenDiff)
 	if err != nil {
 		return nil, err
 	}
-	s.Close(func(t string) bool { return t == tab })
 	return mcp.Text(encode(diffResult{Success: true, Tab: tab, Message: "The diff is closed."})), nil
 }
 
