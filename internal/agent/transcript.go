@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // A Transcript collects what an agent says and does in one run. It keeps a
@@ -83,10 +82,7 @@ func (t *Transcript) text(text string, at time.Time) {
 	}
 	t.lastText = at
 	if room := MaxAnswer - t.answer.Len(); len(text) > room {
-		for room > 0 && !utf8.RuneStart(text[room]) {
-			room--
-		}
-		text, t.truncated = text[:max(room, 0)], true
+		text, t.truncated = strings.ToValidUTF8(text[:max(room, 0)], ""), true
 	}
 	if text != "" {
 		t.answer.WriteString(text)

@@ -3,7 +3,7 @@ package geminiide
 import (
 	"encoding/json"
 	"slices"
-	"unicode/utf8"
+	"strings"
 
 	"pollux/internal/companion"
 	"pollux/internal/jsonrpc"
@@ -49,11 +49,5 @@ func (c Context) key() string {
 // cut returns at most limit bytes of s, which is valid UTF-8, and splits no
 // character.
 func cut(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	for limit > 0 && !utf8.RuneStart(s[limit]) {
-		limit--
-	}
-	return s[:limit]
+	return strings.ToValidUTF8(s[:min(len(s), limit)], "")
 }
