@@ -78,7 +78,7 @@ func openRunner(cfg bridge.Config, there *poolFlags) (agent.Runner, error) {
 	if cfg.NoPool {
 		return local()
 	}
-	connect, err := localPool(cfg)
+	connect, err := localPool()
 	if err != nil {
 		cfg.Log.Warn("the pool cannot be used: this bridge runs its own processes", "error", err)
 		return local()

@@ -228,7 +228,7 @@ func checkPool(ctx context.Context, c *doctor.Checker) {
 		Err: err, OffLine: offLine, Off: cfg.NoPool, Settings: cfg.PoolSettings(),
 		Socket: func() (string, error) { return shared.SocketPath(build()) },
 		Connect: func(ctx context.Context) (io.ReadWriteCloser, error) {
-			connect, err := localPool(cfg)
+			connect, err := localPool()
 			if err != nil {
 				return nil, err
 			}

@@ -151,7 +151,7 @@ func hello(cfg bridge.Config) shared.Hello {
 
 // localPool returns a function that connects to the pool on this machine, and starts it
 // if necessary.
-func localPool(cfg bridge.Config) (func(context.Context) (io.ReadWriteCloser, error), error) {
+func localPool() (func(context.Context) (io.ReadWriteCloser, error), error) {
 	path, err := shared.SocketPath(build())
 	if err != nil {
 		return nil, err
@@ -256,7 +256,7 @@ the environment of this command.`,
 			if cfg, err = cfg.For(name); err != nil {
 				return err
 			}
-			connect, err := localPool(cfg)
+			connect, err := localPool()
 			if err != nil {
 				return err
 			}

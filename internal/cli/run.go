@@ -111,7 +111,7 @@ func (r *running) run(cmd *cobra.Command, args []string) error {
 	if r.remote.away() && !s.agent.Remote {
 		return usageError{fmt.Errorf("%s connects only to a companion on its own machine: "+
 			"start it there without --ssh, --via and --map, or start %s here", s.agent.Title,
-			names(launches(func(l ide.Launch) bool { return l.Remote }), "or"))}
+			names(launches(func(l ide.Launch) bool { return l.Remote })))}
 	}
 	if s.agent.IDEMode {
 		if err := offerIDEMode(cmd.Context(), r.streams, false); err != nil {
@@ -199,7 +199,7 @@ func namesAgent(args []string, dash int) error {
 		return usageError{unknown("agent", args[0], []string{"pollux run " + s[0]})}
 	}
 	return usageError{fmt.Errorf("unknown agent %q: use %s, or put another command after --, as in `pollux run %s %s`",
-		args[0], names(ide.Launches(), "or"), shell.EndOfFlags(), args[0])}
+		args[0], names(ide.Launches()), shell.EndOfFlags(), args[0])}
 }
 
 // isAgent reports whether Pollux can start an agent with that name.
@@ -225,8 +225,8 @@ func isInstalled(l ide.Launch) bool {
 	return ok
 }
 
-// names returns the commands of agents as a list for people.
-func names(all []ide.Launch, conjunction string) string {
+// names returns the commands of agents as a list for people, such as "gemini, qwen or claude".
+func names(all []ide.Launch) string {
 	var list []string
 	for _, l := range all {
 		list = append(list, l.Name)
@@ -235,7 +235,7 @@ func names(all []ide.Launch, conjunction string) string {
 	if last < 1 {
 		return strings.Join(list, "")
 	}
-	return strings.Join(list[:last], ", ") + " " + conjunction + " " + list[last]
+	return strings.Join(list[:last], ", ") + " or " + list[last]
 }
 
 // agentList returns the agents that Pollux can start, for a help text.
@@ -271,7 +271,7 @@ func findAgent(ctx context.Context, streams IO, args []string, away bool) (sessi
 		argv, err := command(ctx, streams, l)
 		if exit := (exitError{}); err != nil && !errors.As(err, &exit) {
 			all := launches(func(l ide.Launch) bool { return l.Remote || !away })
-			err = fmt.Errorf("no agent is on the PATH (%s): install one. %w", names(all, "or"), err)
+			err = fmt.Errorf("no agent is on the PATH (%s): install one. %w", names(all), err)
 		}
 		return session{agent: l, argv: argv}, err
 	}
@@ -333,7 +333,7 @@ func chooseAgent(ctx context.Context, streams IO, away bool) (ide.Launch, error)
 	}
 	if want != "" && want != askEachTime {
 		return ide.Launch{}, fmt.Errorf("the setting run.agent names %q: use %s, or ask (pollux config edit)",
-			termtext.Line(want, 40), names(all, "or"))
+			termtext.Line(want, 40), names(all))
 	}
 	if want == "" {
 		if l, ok := earlier(all); ok {
@@ -341,7 +341,7 @@ func chooseAgent(ctx context.Context, streams IO, away bool) (ide.Launch, error)
 			return l, nil
 		}
 	}
-	unnamed := fmt.Errorf("several agents are installed: name %s, as in `pollux run -- %s`", names(all, "or"), all[0].Name)
+	unnamed := fmt.Errorf("several agents are installed: name %s, as in `pollux run -- %s`", names(all), all[0].Name)
 	if !isTerminal(streams.In) {
 		return ide.Launch{}, unnamed
 	}

@@ -83,7 +83,7 @@ the arguments of a process.`,
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&p.Agent, "agent", "", "`name` of the agent: "+names(ide.Launches(), "or"))
+	fs.StringVar(&p.Agent, "agent", "", "`name` of the agent: "+names(ide.Launches()))
 	fs.StringVar(&socket, "socket", "", "`path` of the companion's socket")
 	fs.IntVar(&nameFD, "name-fd", 0,
 		"read FILE's name, one line, from this file `descriptor`: for editors that cannot quote it in a shell command")

@@ -176,7 +176,7 @@ var protocols = []Protocol{
 			Manual: copilotide.Manual, Hides: true, Connect: "if it does not connect, type /ide in it",
 		}},
 		Listen: func(c *companion.Companion, cfg Config) (Server, error) {
-			return copilotide.New(copilotide.Config{Companion: cfg.companion(c)})
+			return copilotide.New(copilotide.Config{Companion: cfg.companion(c)}), nil
 		},
 	},
 	{

@@ -228,16 +228,15 @@ func (c *conn) cancel(t *turn) {
 func (c *conn) interrupt() { go c.send(map[string]any{"subtype": "interrupt"}, nil) }
 
 // send sends a control request. The response goes to answer, unless that is nil.
-func (c *conn) send(request map[string]any, answer chan controlResponse) (id string) {
+func (c *conn) send(request map[string]any, answer chan controlResponse) {
 	c.mu.Lock()
 	c.calls++
-	id = strconv.Itoa(c.calls)
+	id := strconv.Itoa(c.calls)
 	if answer != nil {
 		c.waiting[id] = answer
 	}
 	c.mu.Unlock()
 	c.w.Encode(map[string]any{"type": "control_request", "request_id": id, "request": request}) // or the connection ends
-	return id
 }
 
 // call sends a control request and waits for the response. It ends with the context even

@@ -33,21 +33,21 @@ func (r *review) answer(o companion.Outcome, done func(error)) {
 
 // Open shows a proposal. The call is answered later, when the user has decided: texts returns the
 // texts of the result for an outcome that is accepted or rejected; every other one is an error. tab
-// names the diff for the tools that close it.
-func (s *Session) Open(c *mcp.Call, tab string, p companion.Proposal,
-	texts func(companion.Outcome) []string) (*mcp.Result, error) {
+// names the diff for the tool that closes it. The error is for the tool to return, [mcp.ErrLater] if
+// the call waits.
+func (s *Session) Open(c *mcp.Call, tab string, p companion.Proposal, texts func(companion.Outcome) []string) error {
 	r := &review{call: c, proposal: p, tab: tab, texts: texts}
 	s.mu.Lock()
 	s.reviews = append(s.reviews, r)
 	s.mu.Unlock()
 	if err := s.backend.Propose(s.dialect.Self, r.proposal); err != nil {
 		if s.take(r) {
-			return nil, err
+			return err
 		}
-		return nil, mcp.ErrLater // the proposal has an outcome, which answers the call
+		return mcp.ErrLater // the proposal has an outcome, which answers the call
 	}
 	c.OnCanceled(func() { s.close(func(other *review) bool { return other == r }) })
-	return nil, mcp.ErrLater
+	return mcp.ErrLater
 }
 
 // take removes a review. It reports false if the review has an outcome.

@@ -55,7 +55,7 @@ func (s *Session) openDiff(_ context.Context, c *mcp.Call) (*mcp.Result, error) 
 	if err != nil {
 		return nil, err
 	}
-	return s.Open(c, tab, p, func(o companion.Outcome) []string {
+	return nil, s.Open(c, tab, p, func(o companion.Outcome) []string {
 		if o.Accepted {
 			return []string{"FILE_SAVED", o.Text}
 		}

@@ -20,10 +20,7 @@ func publish(t *testing.T, cfg Config, prepare func(*Server), roots ...string) *
 	if err := os.MkdirAll(filepath.Dir(cfg.Dir), 0o700); err != nil { // the agent is in use
 		t.Fatal(err)
 	}
-	s, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := New(cfg)
 	if prepare != nil {
 		prepare(s)
 	}
@@ -99,10 +96,7 @@ func TestLockStays(t *testing.T) {
 func TestUnwanted(t *testing.T) {
 	cfg := config(t, newBackend())
 	t.Setenv("PATH", t.TempDir())
-	s, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := New(cfg)
 	if err := s.Publish([]string{"/project"}, nil); err != nil {
 		t.Fatal(err)
 	}

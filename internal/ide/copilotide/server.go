@@ -48,7 +48,7 @@ type Server struct {
 }
 
 // New returns a server that listens on a socket in the user's private directory.
-func New(cfg Config) (*Server, error) {
+func New(cfg Config) *Server {
 	s := &Server{nonce: rand.Text()}
 	endpoint := &mcp.Endpoint{Admit: s.admit, Open: s.open, GoneTimeout: cmp.Or(cfg.GoneTimeout, defaultGoneTimeout)}
 	l, kind, address, err := sock.ListenPrivate("copilot")
@@ -63,7 +63,7 @@ func New(cfg Config) (*Server, error) {
 		Companion: cfg.Companion, Agent: "Copilot CLI", Names: names, Dir: cfg.Dir, DefaultDir: Dir,
 		Lock: s.lock, Listener: l, Handler: endpoint,
 	})
-	return s, nil
+	return s
 }
 
 // admit implements [mcp.Endpoint.Admit]. Web pages always send an Origin.

@@ -83,10 +83,7 @@ func start(t *testing.T, run func(f *fixture)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBackend()
 		cfg.Backend = b
-		s, err := New(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := New(cfg)
 		useNetwork(s)
 		s.Serve()
 		transport := &http.Transport{DialContext: s.HTTP.Listeners[0].(*systest.Network).Dial}

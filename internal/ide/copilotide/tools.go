@@ -81,7 +81,7 @@ func (s *Session) openDiff(_ context.Context, c *mcp.Call) (*mcp.Result, error) 
 		return nil, err
 	}
 	p.ReadOnly = readOnly
-	return s.Open(c, a.Tab, p, func(o companion.Outcome) []string {
+	return nil, s.Open(c, a.Tab, p, func(o companion.Outcome) []string {
 		res := diffResult{Success: true, Result: "REJECTED", Trigger: "rejected_via_button", Tab: a.Tab,
 			Message: "The user has rejected the change."}
 		if o.Accepted {

@@ -249,7 +249,7 @@ var faults = map[string]func(prompt string, n int){
 		event("init")
 		say("I have a child")
 		if n > 0 {
-			result("success")
+			result()
 			return
 		}
 		time.Sleep(time.Hour)
@@ -273,7 +273,7 @@ var faults = map[string]func(prompt string, n int){
 			}
 		}
 		fmt.Println()
-		result("success")
+		result()
 	},
 	"narrate": func(prompt string, n int) {
 		event("init")
@@ -283,7 +283,7 @@ var faults = map[string]func(prompt string, n int){
 		tool("grep_search", map[string]any{"pattern": "x y"}, "error")
 		say("The ")
 		say("answer.")
-		result("success")
+		result()
 	},
 	// A tool that the policy denies.
 	"stray": func(prompt string, n int) {
@@ -296,7 +296,7 @@ var faults = map[string]func(prompt string, n int){
 		event("init")
 		tool("search_file_content", map[string]any{"pattern": "x"}, "success")
 		say("searched")
-		result("success")
+		result()
 	},
 	"no-policy": func(prompt string, n int) {
 		fmt.Fprintln(os.Stderr, "[ADMIN] Policy file error in a:\n  Failed to read policy path")
@@ -316,7 +316,7 @@ var faults = map[string]func(prompt string, n int){
 		say("of the long ")
 		time.Sleep(600 * time.Millisecond)
 		say("This is the first half of the long answer")
-		result("success")
+		result()
 	},
 	// The same digits twice, on purpose.
 	"digits": func(prompt string, n int) {
@@ -324,7 +324,7 @@ var faults = map[string]func(prompt string, n int){
 		say("1")
 		time.Sleep(600 * time.Millisecond)
 		say("1")
-		result("success")
+		result()
 	},
 	// The last line on stderr says that the policy was ignored.
 	"last-words": func(prompt string, n int) {
@@ -335,7 +335,7 @@ var faults = map[string]func(prompt string, n int){
 		event("init")
 		tool("write_file", map[string]any{"file_path": "x"}, "success")
 		say("done")
-		result("success")
+		result()
 	},
 	// A stream that only paused.
 	"pause": func(prompt string, n int) {
@@ -343,11 +343,11 @@ var faults = map[string]func(prompt string, n int){
 		say("one ")
 		time.Sleep(600 * time.Millisecond)
 		say("and two")
-		result("success")
+		result()
 	},
 	"empty": func(prompt string, n int) {
 		event("init")
-		result("success")
+		result()
 	},
 	// Announces a wait of n milliseconds, then answers.
 	"retry": func(prompt string, n int) {
@@ -364,7 +364,7 @@ var faults = map[string]func(prompt string, n int){
 	"big": func(prompt string, n int) {
 		event("init")
 		say(strings.Repeat("0123456789abcdef", n/16))
-		result("success")
+		result()
 	},
 	// N MB of tool output, then an answer.
 	"flood": func(prompt string, n int) {
@@ -377,7 +377,7 @@ var faults = map[string]func(prompt string, n int){
 			}
 		}
 		say("after the flood")
-		result("success")
+		result()
 	},
 }
 
@@ -406,7 +406,7 @@ func tool(name string, parameters map[string]any, status string) {
 	event("tool_result", "tool_id", id, "status", status, "output", "ok")
 }
 
-func result(status string) { event("result", "status", status, "stats", stats()) }
+func result() { event("result", "status", "success", "stats", stats()) }
 
 func stats() map[string]any {
 	return map[string]any{"total_tokens": 10, "input_tokens": 6, "output_tokens": 4, "cached": 0, "tool_calls": 0,
@@ -418,5 +418,5 @@ func stats() map[string]any {
 func answer(text string) {
 	event("init")
 	say(text)
-	result("success")
+	result()
 }

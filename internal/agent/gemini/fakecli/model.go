@@ -101,5 +101,5 @@ func runAsking() {
 	if _, err := askModel(context.Background(), model, []content{said("user", string(prompt))}, say); err != nil {
 		panic(err)
 	}
-	result("success")
+	result()
 }
