@@ -251,7 +251,7 @@ func TestCompletion(t *testing.T) {
 		"run --review":    "browser\nsplit\npopup\nnone\n:4\n",
 		"run --log":       "debug\ninfo\nwarn\nerror\n:4\n",
 		"run --root":      ":16\n", // directories
-		"notify --event":  "focus\nclose\nquit\n:4\n",
+		"notify --event":  "focus\nclose\nsave\nquit\n:4\n",
 		"notify --unit":   "char\nbyte\nutf16\ngrapheme\n:4\n",
 		"demo --agent":    "gemini\nclaude\n:4\n",
 		"send --agent":    "codex\t",

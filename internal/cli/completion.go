@@ -68,7 +68,7 @@ func flagValues() map[string][]string {
 	}
 	return map[string][]string{
 		"agent":  agents,
-		"event":  {"focus", "close", "quit"},
+		"event":  notifyEvents,
 		"log":    {"debug", "info", "warn", "error"},
 		"review": {reviewBrowser, reviewSplit, reviewPopup, reviewNone},
 		"unit":   {"char", "byte", "utf16", "grapheme"},

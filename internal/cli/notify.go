@@ -19,6 +19,9 @@ import (
 	"pollux/internal/editor"
 )
 
+// notifyEvents are the values of --event.
+var notifyEvents = []string{"focus", "close", "save", "quit"}
+
 func newNotify(streams IO) *cobra.Command {
 	var e editor.ContextEvent
 	var line, column, nameFD int
@@ -47,7 +50,7 @@ workspace contains the file, preferably one with a connected agent.`,
 			err := func() error {
 				usage := func(text string) error { return usageError{errors.New(text)} }
 				switch {
-				case !slices.Contains([]string{"focus", "close", "save", "quit"}, e.Event):
+				case !slices.Contains(notifyEvents, e.Event):
 					return usage(fmt.Sprintf("unknown event %q: use focus, close, save or quit", e.Event))
 				case nameFD > 0 && len(args) == 0:
 					name, err := readName(nameFD)
