@@ -33,7 +33,8 @@ type Request struct {
 	Prompt, Text string
 	// System is the system instruction.
 	System string
-	// Tools are the names of functions and built-in tools that the CLI offers.
+	// Tools are the names of functions and built-in tools that the CLI offers. Codex CLI
+	// offers a namespace for each MCP server: its name and, after a dot, that of each tool.
 	Tools []string
 	// Step is the number of tool results since the user's last text.
 	Step int

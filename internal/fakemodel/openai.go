@@ -97,8 +97,9 @@ func parseResponses(_ *http.Request, body []byte) (x exchange, err error) {
 			Output  json.RawMessage `json:"output"`
 		} `json:"input"`
 		Tools []struct {
-			Type string `json:"type"`
-			Name string `json:"name"`
+			Type  string  `json:"type"`
+			Name  string  `json:"name"`
+			Tools []named `json:"tools"` // of a namespace: the tools of an MCP server
 		} `json:"tools"`
 		Stream bool `json:"stream"`
 		Text   struct {
@@ -128,6 +129,9 @@ func parseResponses(_ *http.Request, body []byte) (x exchange, err error) {
 		name := cmp.Or(t.Name, t.Type) // a tool of the vendor, such as a web search, has no name
 		x.Tools = append(x.Tools, name)
 		x.custom[name] = t.Type == "custom"
+		for _, inner := range t.Tools {
+			x.Tools = append(x.Tools, name+"."+inner.Name)
+		}
 	}
 	return x, nil
 }
@@ -264,5 +268,9 @@ func (p Part) responseItem(x exchange, id string, index int) map[string]any {
 	case x.custom[p.Call]:
 		return map[string]any{"type": "custom_tool_call", "call_id": call, "name": p.Call, "input": p.Args["input"]}
 	}
-	return map[string]any{"type": "function_call", "call_id": call, "name": p.Call, "arguments": p.arguments()}
+	function := map[string]any{"type": "function_call", "call_id": call, "name": p.Call, "arguments": p.arguments()}
+	if space, name, ok := strings.Cut(p.Call, "."); ok {
+		function["namespace"], function["name"] = space, name
+	}
+	return function
 }

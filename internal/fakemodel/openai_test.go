@@ -32,7 +32,7 @@ const (
 		{"type": "custom_tool_call", "call_id": "3", "name": "write", "input": "x"},
 		{"type": "function_call_output", "call_id": "2", "output": "second"},
 		{"type": "custom_tool_call_output", "call_id": "3", "output": "third"}
-	], "tools": [{"type": "function", "name": "look"}, {"type": "custom", "name": "write"}]}`
+	], "tools": [{"type": "function", "name": "look"}, {"type": "custom", "name": "write"}, {"type": "namespace", "name": "server", "tools": [{"type": "function", "name": "ask"}]}]}`
 )
 
 // Both APIs of OpenAI become the same request, and the reply reaches the agent whole
@@ -40,11 +40,12 @@ const (
 func TestOpenAI(t *testing.T) {
 	for _, tt := range []struct {
 		path, body string
+		tools      []string
 		whole      []string // in the answer
 		stream     []string // in the answer, in this order
 	}{
 		{
-			chatPath, chatBody,
+			chatPath, chatBody, []string{"look", "write"},
 			[]string{`"content":"hello"`, `"name":"look"`, `"arguments":"{\"at\":1}"`, `"name":"write"`, `"finish_reason":"tool_calls"`},
 			[]string{
 				`"role":"assistant"`, `{"content":"hello"}`, `"name":"look"`, `"name":"write"`,
@@ -52,8 +53,8 @@ func TestOpenAI(t *testing.T) {
 			},
 		},
 		{
-			responsesPath, responsesBody,
-			[]string{`"text":"hello"`, `"arguments":"{\"at\":1}"`, `"input":"text"`, `"status":"completed"`},
+			responsesPath, responsesBody, []string{"look", "write", "server", "server.ask"},
+			[]string{`"text":"hello"`, `"arguments":"{\"at\":1}"`, `"input":"text"`, `"name":"ask","namespace":"server"`, `"status":"completed"`},
 			[]string{
 				"event: response.created\n", `"delta":"hello"`, "event: response.output_item.done\n",
 				`"name":"look"`, `"input":"text"`, "event: response.completed\n",
@@ -64,6 +65,7 @@ func TestOpenAI(t *testing.T) {
 			s, err := Start(func(Request) Reply {
 				return Reply{Parts: []Part{
 					{Text: "hello"}, {Call: "look", Args: map[string]any{"at": 1}}, {Call: "write", Args: map[string]any{"input": "text"}},
+					{Call: "server.ask"},
 				}}
 			})
 			if err != nil {
@@ -87,7 +89,7 @@ func TestOpenAI(t *testing.T) {
 			}
 			want := Request{
 				Model: "m", Method: strings.TrimPrefix(tt.path, "/v1/"), Prompt: "now", System: "rules",
-				Tools: []string{"look", "write"}, Step: 2,
+				Tools: tt.tools, Step: 2,
 				Results: []Result{{"look", []byte(`"second"`)}, {"write", []byte(`"third"`)}},
 			}
 			for _, got := range s.Requests() {
