@@ -248,15 +248,17 @@ var common = []string{
 }
 
 // Of returns the variables of an environment that the agent receives, sorted by name.
-// Each one that differs between two clients costs another process.
+// Each one that differs between two clients costs another process. Empty ones are left out:
+// Gemini CLI, as a client, passes on a variable of its settings as empty if it is not set.
 func (v Variables) Of(env agent.Env) []string {
-	return env.Only(func(name string) bool {
+	all := env.Only(func(name string) bool {
 		// Proxy variables may be in lower case, and Windows ignores the case of names.
 		name = strings.ToUpper(name)
 		hasPrefix := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
 		return (slices.Contains(common, name) || slices.Contains(v.Names, name) || hasPrefix("LC_") || slices.ContainsFunc(v.Prefixes, hasPrefix)) &&
 			!slices.ContainsFunc(v.Dropped, hasPrefix)
 	})
+	return slices.DeleteFunc(all, func(kv string) bool { _, value, _ := strings.Cut(kv, "="); return value == "" })
 }
 
 // Env returns the environment of a process: the variables of [Variables.Of], more, which

@@ -34,8 +34,8 @@ func TestReadOnly(t *testing.T) {
 // An agent receives no variable that it does not need.
 func TestVariables(t *testing.T) {
 	v := Variables{Names: []string{"KEY"}, Prefixes: []string{"OWN_"}, Dropped: []string{"OWN_NOT"}}
-	got := v.Of(agent.Env{"HOME=/h", "https_proxy=p", "KEY=k", "OWN_A=a", "OWN_NOT_B=b", "OTHER=o", "LC_ALL=C"})
-	want := []string{"HOME=/h", "KEY=k", "LC_ALL=C", "OWN_A=a", "https_proxy=p"}
+	got := v.Of(agent.Env{"HOME=/h", "https_proxy=p", "KEY=k", "OWN_A=a", "OWN_NOT_B=b", "OTHER=o", "LC_ALL=C", "OWN_EMPTY=", "OWN_B=="})
+	want := []string{"HOME=/h", "KEY=k", "LC_ALL=C", "OWN_A=a", "OWN_B==", "https_proxy=p"}
 	if len(got) != len(want) {
 		t.Fatalf("got %q, want %q", got, want)
 	}
