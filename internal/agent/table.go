@@ -18,6 +18,9 @@ type Agent struct {
 	Provider string
 	// Clients are prefixes: the agent's names as an MCP client begin with one.
 	Clients []string
+	// Withholds says, for a user whose login fails, that the agent as an MCP client keeps keys
+	// from its servers, and what to do. It continues a sentence. It may be empty.
+	Withholds string
 	// ExampleModel is a valid model name for use in messages. FallbackModel
 	// answers if the default model is overloaded. It may be empty.
 	ExampleModel, FallbackModel string

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"pollux/internal/agent"
+	"pollux/internal/agent/agents"
 )
 
 // threeAgents configures a bridge with two more agents: beta cannot search the web, and
@@ -30,6 +31,32 @@ func threeAgents(runners map[string]agent.Runner, usable ...string) func(*Config
 			return nil, errors.New("there is no runner")
 		}
 		cfg.Usable = func(a Asked) bool { return slices.Contains(usable, a.Agent.Name) }
+	}
+}
+
+// A login fails. If the client may have withheld a key, the error says what to do.
+func TestWithheldKey(t *testing.T) {
+	fails := script(func(context.Context, agent.Request, func(agent.Event)) (agent.Result, error) {
+		return agent.Result{}, &agent.Error{Kind: agent.Auth, Remedy: agent.Remedy{What: "Beta Code is not signed in", Next: "run `beta login`"}}
+	})
+	const fault = "Beta Code is not signed in: run `beta login`"
+	for client, want := range map[string]string{
+		"a client":                     fault,
+		"claude-code":                  fault,
+		"gemini-cli-mcp-client-pollux": "`pollux install bridge gemini`",
+		"codex-mcp-client":             "`pollux install bridge codex`",
+		"github-copilot-developer":     "Copilot CLI never passes ANTHROPIC_API_KEY",
+	} {
+		b := newTestBridge(t, answering("x"), func(cfg *Config) {
+			threeAgents(map[string]agent.Runner{"beta": fails}, "gemini", "beta")(cfg)
+			for _, row := range agents.Others() {
+				cfg.Others = append(cfg.Others, Asked{Agent: row})
+			}
+		})
+		result, text := callTool(t, connect(t, b, client), "query", `{"prompt":"x","agent":"beta"}`)
+		if !result.IsError || !strings.HasPrefix(text, fault) || !strings.Contains(text, want) || (text != fault) != (want != fault) {
+			t.Errorf("%s is told %q, want %q", client, text, want)
+		}
 	}
 }
 

@@ -159,6 +159,7 @@ var errTimeout = errors.New("timeout")
 type call struct {
 	b        *Bridge
 	agent    *asked
+	client   string // the name of the MCP client, or ""
 	runner   agent.Runner
 	dir      string
 	model    string
@@ -220,7 +221,7 @@ func (b *Bridge) callFor(in Input) (*call, error) {
 		return nil, fmt.Errorf("%s is %q, which is not a valid model name: give one such as %s, or "+
 			"leave it out", names.Model, shorten(model, 60), a.Agent.ExampleModel)
 	}
-	return &call{b: b, agent: a, dir: dir, model: model, timeout: timeout, emit: common.Emit, meta: Meta{Model: model}}, nil
+	return &call{b: b, agent: a, client: common.client, dir: dir, model: model, timeout: timeout, emit: common.Emit, meta: Meta{Model: model}}, nil
 }
 
 // begin starts a call with its deadline and its progress reports. The caller must call
@@ -401,8 +402,17 @@ func (c *call) count(r agent.Result) {
 	c.meta.Truncated = c.meta.Truncated || r.Truncated
 }
 
-// failure returns the [*Failure] of a call with the text that had arrived.
+// failure returns the [*Failure] of a call with the text that had arrived. If a key may be
+// missing because the client withheld it, the error says so.
 func (c *call) failure(err error, r agent.Result) error {
+	var fault *agent.Error
+	if errors.As(err, &fault) && fault.Kind == agent.Auth {
+		for _, a := range c.b.agents {
+			if a.Agent.IsClient(c.client) && a.Agent.Withholds != "" {
+				err = fmt.Errorf("%w. %s", err, a.Agent.Withholds)
+			}
+		}
+	}
 	if errors.Is(err, errTimeout) {
 		c.meta.Partial = r.Partial() != ""
 		err = c.timedOut()

@@ -24,7 +24,9 @@ func Agent() *agent.Agent { return row }
 
 var row = &agent.Agent{
 	Name: "codex", DisplayName: release.Name, Model: "GPT", Provider: "openai",
-	Clients:      []string{"codex"},
+	Clients: []string{"codex"},
+	Withholds: "Codex CLI passes a key of your shell on to Pollux only if its settings name it: " +
+		"run `pollux install bridge codex` in a terminal where the key is set, and restart Codex CLI",
 	ExampleModel: "gpt-5.5",
 	Finder:       release.Finder(environment),
 	Driver: agent.Driver{

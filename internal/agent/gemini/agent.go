@@ -23,7 +23,9 @@ func Agent() *agent.Agent { return row }
 
 var row = &agent.Agent{
 	Name: "gemini", DisplayName: release.Name, Model: "Gemini",
-	Clients:      []string{"gemini-cli"},
+	Clients: []string{"gemini-cli"},
+	Withholds: "Gemini CLI passes a key of your shell on to Pollux only if its settings name it: " +
+		"run `pollux install bridge gemini` in a terminal where the key is set, and restart Gemini CLI",
 	ExampleModel: "gemini-2.5-pro", FallbackModel: "gemini-2.5-flash",
 	Provider: "gcp.gen_ai", // any endpoint of Google: the CLI chooses one by how the user signed in
 	Finder:   finder(),
