@@ -52,6 +52,10 @@ agents. Pollux shows the change first, and writes it if you agree. The rest of t
 file stays as it is. The clients are
 ` + strings.Join(names, ", ") + `.
 
+Codex CLI and Gemini CLI keep keys and other variables of your shell from MCP
+servers. The entry names those that agents need and that are set here, without
+their values: run this again after you have set a new one.
+
 --remove removes it again.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 && slices.Contains(names, args[0]) {
@@ -70,7 +74,7 @@ file stays as it is. The clients are
 			if err != nil {
 				return err
 			}
-			plan, err := c.Plan(*remove)
+			plan, err := c.Plan(*remove, bridgeVariables()...)
 			switch {
 			case err != nil:
 				return err

@@ -5,9 +5,12 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/aymanbagabas/go-udiff"
+
+	"pollux/internal/lazy"
 )
 
 // A Client is an MCP client: a program whose settings can name MCP servers.
@@ -28,17 +31,23 @@ type Client struct {
 	// desktop reports whether the program is not started from a shell, and so
 	// lacks its PATH.
 	desktop bool
+	// withholds reports whether the program does not pass a variable with this name, in upper
+	// case, on to its servers unless its settings name it. It may report others, too. It is
+	// nil if the program passes on all variables, or cannot be told to.
+	withholds func(name string) bool
 }
 
 // Clients lists the MCP clients that the bridge can be added to.
 var Clients = []Client{
 	{Name: "claude-code", Title: "Claude Code", file: claudeFile, key: "mcpServers", kind: "stdio"},
-	{Name: "codex", Title: "Codex", file: homeFile("CODEX_HOME", ".codex", "config.toml")},
+	{Name: "codex", Title: "Codex", file: homeFile("CODEX_HOME", ".codex", "config.toml"),
+		withholds: func(name string) bool { return !slices.Contains(codexPasses, name) }},
 	{Name: "cursor", Title: "Cursor", file: homeFile("", ".cursor", "mcp.json"), key: "mcpServers"},
 	{Name: "vscode", Title: "VS Code", file: under(machine.desktop, "Code", "User", "mcp.json"),
 		key: "servers", kind: "stdio", desktop: true},
 	// The variable replaces the home directory.
-	{Name: "gemini", Title: "Gemini CLI", file: homeFile("GEMINI_CLI_HOME", "", ".gemini", "settings.json"), key: "mcpServers"},
+	{Name: "gemini", Title: "Gemini CLI", file: homeFile("GEMINI_CLI_HOME", "", ".gemini", "settings.json"), key: "mcpServers",
+		withholds: func(name string) bool { return geminiWithholds().MatchString(name) }},
 	{Name: "qwen", Title: "Qwen Code", file: homeFile("QWEN_HOME", ".qwen", "settings.json"), key: "mcpServers"},
 	{Name: "copilot", Title: "Copilot CLI", file: homeFile("COPILOT_HOME", ".copilot", "mcp-config.json"),
 		key: "mcpServers", kind: "local", tools: []string{"*"}},
@@ -46,6 +55,14 @@ var Clients = []Client{
 	{Name: "claude-desktop", Title: "Claude Desktop", file: claudeDesktopFile,
 		key: "mcpServers", desktop: true},
 }
+
+// codexPasses are the variables that Codex CLI passes on to all servers.
+var codexPasses = []string{"HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"}
+
+// geminiWithholds matches the names of variables that Gemini CLI takes for secrets, and of those
+// whose values it may take for secrets: a proxy with a password, a header with a token.
+var geminiWithholds = lazy.Regexp(`TOKEN|SECRET|PASSW|KEY|AUTH|CREDENTIAL|CREDS|PRIVATE|CERT|PROXY|HEADERS|` +
+	`^(CLIENT_ID|AWS_DEFAULT_REGION|AZURE_CLIENT_ID|AZURE_TENANT_ID|GOOGLE_CLOUD_PROJECT|GOOGLE_CLOUD_ACCOUNT|FIREBASE_PROJECT_ID)$`)
 
 // File returns the path of the settings.
 func (c Client) File() (string, error) { return c.file(here()) }
@@ -109,8 +126,9 @@ type serverEntry struct {
 }
 
 // Plan returns the change that adds the bridge to the client's settings, or
-// removes it.
-func (c Client) Plan(remove bool) (*Plan, error) {
+// removes it. The variables are the names of those that the bridge needs from the user's
+// shell: the settings name them, without their values, if the client would not pass them on.
+func (c Client) Plan(remove bool, variables ...string) (*Plan, error) {
 	path, err := c.File()
 	if err != nil {
 		return nil, err
@@ -123,7 +141,7 @@ func (c Client) Plan(remove bool) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	after, err := c.change(runtime.GOOS, before, command, remove)
+	after, err := c.change(runtime.GOOS, before, command, remove, variables...)
 	if err != nil {
 		return nil, fmt.Errorf("%s was not changed: %w", path, err)
 	}
@@ -137,10 +155,10 @@ func (c Client) Plan(remove bool) (*Plan, error) {
 
 // change returns the settings with the bridge added or removed. It keeps a byte
 // order mark and the line endings.
-func (c Client) change(goos, settings, command string, remove bool) (string, error) {
+func (c Client) change(goos, settings, command string, remove bool, variables ...string) (string, error) {
 	text, mark := strings.CutPrefix(settings, "\ufeff")
 	crlf := strings.Contains(text, "\r\n")
-	after, err := c.changeText(goos, strings.ReplaceAll(text, "\r\n", "\n"), command, remove)
+	after, err := c.changeText(goos, strings.ReplaceAll(text, "\r\n", "\n"), command, remove, c.withheld(variables))
 	if err != nil {
 		return "", err
 	}
@@ -153,9 +171,19 @@ func (c Client) change(goos, settings, command string, remove bool) (string, err
 	return after, nil
 }
 
-func (c Client) changeText(goos, settings, command string, remove bool) (string, error) {
+// withheld returns the variables that the client does not pass on.
+func (c Client) withheld(variables []string) (names []string) {
+	for _, name := range variables {
+		if c.withholds != nil && c.withholds(strings.ToUpper(name)) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (c Client) changeText(goos, settings, command string, remove bool, variables []string) (string, error) {
 	if c.key == "" {
-		return changeTOML(settings, command, remove)
+		return changeTOML(settings, command, variables, remove)
 	}
 	e := serverEntry{Type: c.kind, Command: command, Args: []string{"bridge"}, Tools: c.tools}
 	if c.words {
@@ -163,6 +191,12 @@ func (c Client) changeText(goos, settings, command string, remove bool) (string,
 	}
 	if c.desktop && goos != "windows" {
 		e.Env = map[string]string{"PATH": os.Getenv("PATH")}
+	}
+	for _, name := range variables {
+		if e.Env == nil {
+			e.Env = make(map[string]string)
+		}
+		e.Env[name] = "$" + name // which the client replaces with the value
 	}
 	return changeJSON(settings, c.key, e, remove)
 }

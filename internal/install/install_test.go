@@ -108,11 +108,11 @@ func TestInstallCodex(t *testing.T) {
 		"[mcp_servers.pollux]\ncommand = \"old\" # mine\ntool_timeout_sec = 9\n[mcp_servers.pollux.env]\nA = \"1\"\n\n# about z\n[z]\nb = 2\n": "[mcp_servers.pollux]\nargs = [\"bridge\"]\ncommand = \"/bin/pollux\" # mine\ntool_timeout_sec = 9\n[mcp_servers.pollux.env]\nA = \"1\"\n\n# about z\n[z]\nb = 2\n",
 		ours: ours,
 	} {
-		got, err := changeTOML(before, "/bin/pollux", false)
+		got, err := changeTOML(before, "/bin/pollux", nil, false)
 		if err != nil || got != want {
 			t.Errorf("%q becomes %q, %v; want %q", before, got, err, want)
 		}
-		gone, err := changeTOML(got, "/bin/pollux", true)
+		gone, err := changeTOML(got, "/bin/pollux", nil, true)
 		if err != nil || strings.Contains(gone, "pollux") || strings.Contains(before, "# about z") && gone != "\n# about z\n[z]\nb = 2\n" {
 			t.Errorf("removed: %q, %v", gone, err)
 		}
@@ -124,13 +124,13 @@ func TestInstallCodex(t *testing.T) {
 		"mcp_servers.pollux.command = \"x\"\n":                     "by hand",
 	} {
 		for _, remove := range []bool{false, true} {
-			if got, err := changeTOML(before, "/bin/pollux", remove); err == nil || !strings.Contains(err.Error(), want) {
+			if got, err := changeTOML(before, "/bin/pollux", nil, remove); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%q, removed %v: %q, %v", before, remove, got, err)
 			}
 		}
 	}
 	// An inline table cannot be extended.
-	if got, err := changeTOML("mcp_servers = { y = {} }\n", "/bin/pollux", false); err == nil {
+	if got, err := changeTOML("mcp_servers = { y = {} }\n", "/bin/pollux", nil, false); err == nil {
 		t.Errorf("became %q", got)
 	}
 }
@@ -157,6 +157,46 @@ func TestEntries(t *testing.T) {
 		}
 		if !same(t, c, wants[c.Name], text) {
 			t.Errorf("%s gets\n%s\nwant\n%s", c.Title, text, wants[c.Name])
+		}
+	}
+}
+
+// Clients that keep variables from their servers get the names of those that the bridge needs,
+// and never a value. A name that is missing in an older entry is added.
+func TestEntriesNameVariables(t *testing.T) {
+	variables := []string{"ANTHROPIC_API_KEY", "HOME", "HTTPS_PROXY", "OPENAI_BASE_URL", "PATH"}
+	for _, v := range variables {
+		t.Setenv(v, "secret")
+	}
+	for _, tt := range []struct{ client, old, want string }{
+		{"gemini", "", `{"mcpServers": {"pollux": {"command": "pollux", "args": ["bridge"],
+			"env": {"ANTHROPIC_API_KEY": "$ANTHROPIC_API_KEY", "HTTPS_PROXY": "$HTTPS_PROXY"}}}}`},
+		{"gemini", `{"mcpServers": {"pollux": {"command": "pollux", "args": ["bridge"], "env": {"ANTHROPIC_API_KEY": "mine"}}}}`,
+			`{"mcpServers": {"pollux": {"command": "pollux", "args": ["bridge"], "env": {"ANTHROPIC_API_KEY": "mine", "HTTPS_PROXY": "$HTTPS_PROXY"}}}}`},
+		{"qwen", "", `{"mcpServers": {"pollux": {"command": "pollux", "args": ["bridge"]}}}`},
+		{"codex", "", "[mcp_servers.pollux]\ncommand = \"pollux\"\nargs = [\"bridge\"]\ntool_timeout_sec = 1800\n" +
+			`env_vars = ["ANTHROPIC_API_KEY", "HTTPS_PROXY", "OPENAI_BASE_URL"]`},
+		{"codex", "[mcp_servers.pollux]\ncommand = \"pollux\"\nargs = [\"bridge\"]\nenv_vars = [ \"A\", {name = \"B\", source = \"remote\"}, ] # mine\n" +
+			"[mcp_servers.pollux.env]\nHTTPS_PROXY = \"mine\"\n",
+			"[mcp_servers.pollux]\ncommand = \"pollux\"\nargs = [\"bridge\"]\n" +
+				`env_vars = ["A", {name = "B", source = "remote"}, "ANTHROPIC_API_KEY", "OPENAI_BASE_URL"]` + "\n" +
+				"[mcp_servers.pollux.env]\nHTTPS_PROXY = \"mine\"\n"},
+		{"codex", "[mcp_servers.pollux]\ncommand = \"old\"\nargs = [\"bridge\"]\nenv_vars = []\n",
+			"[mcp_servers.pollux]\ncommand = \"pollux\"\nargs = [\"bridge\"]\n" +
+				`env_vars = ["ANTHROPIC_API_KEY", "HTTPS_PROXY", "OPENAI_BASE_URL"]`},
+		{"codex", "[mcp_servers.pollux]\ncommand = \"pollux\"\nargs = [\"bridge\"]\n", "[mcp_servers.pollux]\ncommand = \"pollux\"\nargs = [\"bridge\"]\n" +
+			`env_vars = ["ANTHROPIC_API_KEY", "HTTPS_PROXY", "OPENAI_BASE_URL"]`},
+	} {
+		c := Clients[slices.IndexFunc(Clients, func(c Client) bool { return c.Name == tt.client })]
+		got, err := c.change("linux", tt.old, "pollux", false, variables...)
+		if err != nil || !same(t, c, tt.want, got) || strings.Contains(got, "secret") || strings.Contains(tt.old, "# mine") != strings.Contains(got, "# mine") {
+			t.Errorf("%s, after %s, gets\n%s\n%v, want\n%s", tt.client, tt.old, got, err, tt.want)
+		}
+		if again, err := c.change("linux", got, "pollux", false, variables...); err != nil || again != got {
+			t.Errorf("%s: the second time changes it to %s, %v", tt.client, again, err)
+		}
+		if rest, err := c.change("linux", got, "pollux", true); err != nil || strings.Contains(rest, "pollux") {
+			t.Errorf("%s: what is left is %s, %v", tt.client, rest, err)
 		}
 	}
 }

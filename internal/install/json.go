@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -94,14 +95,17 @@ func merge(old *hujson.Value, entry serverEntry, indent string) (same bool) {
 	if len(entry.Tools) > 0 && has.Tools == nil {
 		set("tools", entry.Tools)
 	}
-	if path := entry.Env["PATH"]; path != "" {
-		env := jsontoml.Member(o, "env")
-		switch list := jsontoml.Object(env); {
-		case env == nil:
-			set("env", entry.Env)
-		case list != nil && has.Env["PATH"] == nil:
-			jsontoml.SetMember(list, "PATH", path, indent, 3)
-			same = false
+	env := jsontoml.Member(o, "env")
+	list := jsontoml.Object(env)
+	switch {
+	case env == nil && len(entry.Env) > 0:
+		set("env", entry.Env)
+	case list != nil:
+		for _, name := range slices.Sorted(maps.Keys(entry.Env)) {
+			if has.Env[name] == nil {
+				jsontoml.SetMember(list, name, entry.Env[name], indent, 3)
+				same = false
+			}
 		}
 	}
 	return same
