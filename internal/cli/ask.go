@@ -193,7 +193,9 @@ func (a *asking) choose(b *bridge.Bridge) (*agent.Agent, error) {
 func (a *asking) panel(ctx context.Context, b *bridge.Bridge) error {
 	a.screen = newScreen(a.streams, agents.Default(), false)
 	failed, printed := 0, error(nil)
-	answers, err := b.Panel(ctx, a.in, a.screen.report(), func(answer bridge.PanelAnswer) {
+	asking, stop := context.WithCancel(ctx)
+	defer stop()
+	answers, err := b.Panel(asking, a.in, a.screen.report(), func(answer bridge.PanelAnswer) {
 		if answer.Error != "" {
 			failed++
 		}
@@ -202,13 +204,18 @@ func (a *asking) panel(ctx context.Context, b *bridge.Bridge) error {
 		}
 		a.screen.clear()
 		text := "## " + b.Heading(answer) + "\n\n"
-		if answer.Error != "" {
+		switch cause := context.Cause(ctx); {
+		case cause != nil && answer.Error == cause.Error():
+			text += "[interrupted: the answer is incomplete]\n\n"
+		case answer.Error != "":
 			text += "[" + answer.Error + "]\n\n"
 		}
 		if answer.Text != "" {
 			text += strings.TrimSpace(answer.Text) + "\n\n"
 		}
-		_, printed = io.WriteString(a.streams.Out, forOutput(a.streams.Out, text))
+		if _, printed = io.WriteString(a.streams.Out, forOutput(a.streams.Out, text)); printed != nil {
+			stop() // no one waits for the others
+		}
 	})
 	a.screen.clear()
 	switch {
@@ -285,11 +292,17 @@ func (a *asking) ask(ctx context.Context, b *bridge.Bridge, row *agent.Agent) er
 	a.screen = newScreen(a.streams, row, plain)
 	a.screen.live = a.screen.live || plain && a.stream
 	a.in.Emit = a.screen.event
-	answer, err := a.call(ctx, b)
+	asking, stop := context.WithCancel(ctx)
+	defer stop()
+	a.screen.stop = stop
+	answer, err := a.call(asking, b)
 	a.screen.clear()
-	if err == nil {
+	switch unwritten := a.screen.err(); {
+	case unwritten != nil:
+		return unwritten
+	case err == nil:
 		err = a.print(answer)
-	} else {
+	default:
 		err = a.failed(ctx, err, plain)
 	}
 	for _, n := range answer.Notes {

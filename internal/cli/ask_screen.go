@@ -25,6 +25,7 @@ type screen struct {
 	agent   *agent.Agent
 	live    bool // show the text as it arrives
 	status  statusLine
+	stop    func() // ends the question; may be nil
 
 	mu sync.Mutex // guards the fields below, and writes
 	// text has arrived since the last tool use or the start of an attempt. again is
@@ -34,6 +35,9 @@ type screen struct {
 	space string // at the end of text, not written yet
 	open  bool   // the cursor is behind text
 	lost  bool   // text of an earlier attempt is shown, or narration
+	// failed is set if text could not be written as it arrived: the reader of a pipe has
+	// ended. No one waits for more.
+	failed error
 }
 
 // newScreen returns a screen. plain is whether the answer is the model's own text.
@@ -99,7 +103,19 @@ func (s *screen) write(text string) {
 		s.status.clear()
 	}
 	s.open = true
-	io.WriteString(s.streams.Out, termtext.Text(body))
+	if _, err := io.WriteString(s.streams.Out, termtext.Text(body)); err != nil {
+		s.failed = err
+		if s.stop != nil {
+			s.stop()
+		}
+	}
+}
+
+// err returns why text could not be written as it arrived, if it could not.
+func (s *screen) err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failed
 }
 
 // end ends the line of text, and reports whether there was one.

@@ -151,6 +151,12 @@ func fakeGemini() error {
 			"type": "unknown", "message": "[API Error: You have exhausted your daily quota on this model.]",
 		})
 		return exitError{173}
+	case strings.Contains(prompt, "fake-hang"):
+		say("half of it")
+		if err := os.WriteFile(filepath.Join(os.Getenv("HOME"), ".gemini", "hanging"), nil, 0o600); err != nil {
+			return err
+		}
+		time.Sleep(time.Hour)
 	case strings.Contains(prompt, "fake-auth"):
 		fmt.Fprintln(os.Stderr, "API key not valid")
 		return exitError{41}
