@@ -17,6 +17,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"runtime/debug"
 	"slices"
@@ -63,9 +64,21 @@ func Run(ctx context.Context, streams IO, args []string) int {
 		}
 		fmt.Fprintf(streams.Err, "Run `%s --help` for usage.\n", cmd.CommandPath())
 		return 2
+	case unread(err):
+		return brokenPipe
 	}
 	say(streams.Err, "%s", err)
 	return 1
+}
+
+// brokenPipe is the exit code of a program that the signal SIGPIPE ends.
+const brokenPipe = 128 + 13
+
+// unread reports whether an error says that the reader of standard output, such as head or a
+// pager, has ended. Its user expects no message.
+func unread(err error) bool {
+	var path *fs.PathError
+	return errors.As(err, &path) && path.Path == os.Stdout.Name() && errors.Is(err, syscall.EPIPE)
 }
 
 // An exitError ends Pollux with an exit code and no message.
