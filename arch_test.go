@@ -58,6 +58,7 @@ var allowed = map[string][]string{
 	"pollux/internal/agent/gemini/checks":       {"agent", "agent/gemini", "agent/gemini/settings", "doctor", "sys"},
 	"pollux/internal/doctor":                    {"editor", "paths", "sys", "termtext"},
 	"pollux/internal/editor":                    {"crash", "jsonrpc", "outbox", "paths", "sys", "termtext"},
+	"pollux/internal/ide/geminiide/causes":      {"editor", "ide/geminiide", "sys/systest"},
 	"pollux/internal/ide/geminiide/checks":      {"doctor", "ide/geminiide", "ide/geminiide/client", "lazy", "sys"},
 	"pollux/editors/editortest":                 {"sys"},
 	"pollux/internal/gate":                      {"sys"},

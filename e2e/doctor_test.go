@@ -4,13 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,8 +15,8 @@ import (
 
 	"pollux/internal/agent/gemini/fakecli"
 	"pollux/internal/doctor"
-	"pollux/internal/editor"
 	"pollux/internal/fakemodel"
+	"pollux/internal/ide/geminiide/causes"
 	"pollux/internal/sys/systest"
 )
 
@@ -171,9 +168,9 @@ func (p *patient) wantUnwell(before []string, want ...string) {
 
 // What the real CLI says about its connection.
 const (
-	connects     = "Connected to"
-	disconnected = "Disconnected"
-	unsupported  = "not supported"
+	connects     = causes.Connects
+	disconnected = causes.Disconnected
+	unsupported  = causes.Unsupported
 	startsNot    = "exit code" // it exits with an error
 	notAsked     = ""
 )
@@ -218,7 +215,6 @@ func (p *patient) wantCLI(says string) {
 func TestDoctor(t *testing.T) {
 	t.Parallel()
 	const dead = "1" // nobody listens on this port
-	noStdio := func(f map[string]any) { delete(f, "stdio") }
 	root := func(p *patient) {
 		if os.Getuid() != 0 {
 			p.t.Skip("needs root")
@@ -230,27 +226,16 @@ func TestDoctor(t *testing.T) {
 		want []string
 		cli  string
 		bare bool // start no editor
-		unit bool // TestCauses of geminiide/checks has the same case
 		real bool // doctor quotes the real CLI
 	}{
-		"healthy":                   {unit: true, cli: connects},
-		"healthy, by the variables": {unit: true, cli: connects, then: func(p *patient) { p.set(p.editor.env()...) }},
-		"healthy, in a folder below": {unit: true, cli: connects, then: func(p *patient) {
-			p.dir = filepath.Join(p.project, "sub")
-			p.write(filepath.Join(p.dir, "f"), "")
-		}},
-		"no companion": {unit: true, bare: true, want: []string{"failed companion/companion"}, cli: unsupported},
+		"healthy":                   {cli: connects},
+		"healthy, by the variables": {cli: connects, then: func(p *patient) { p.set(p.editor.env()...) }},
 		"no companion, in a terminal that the CLI knows": {bare: true, want: []string{"failed companion/companion"}, cli: disconnected,
 			make: func(p *patient) { p.set("TERM_PROGRAM=sublime") }},
 		"no CLI, but npm": {want: []string{"warning companion/cli", "failed bridge/read-only"},
 			make: func(p *patient) { p.bin = p.toolsOnly("node", "npm"); p.set("PATH=" + p.bin) }},
 		"no CLI": {want: []string{"failed companion/cli", "failed bridge/read-only"},
 			make: func(p *patient) { p.bin = p.toolsOnly("node"); p.set("PATH=" + p.bin) }},
-		"an old CLI, another process": {unit: true, want: []string{"warning companion/cli", "failed companion/process", "failed bridge/read-only"},
-			make: func(p *patient) { p.bin = installed(p.t, "gemini-"+old, "node_modules", ".bin") },
-			then: func(p *patient) { p.rename(4194303) }},
-		"a CLI that sends no token": {unit: true, want: []string{"failed companion/cli", "failed companion/process", "failed bridge/read-only"},
-			make: func(p *patient) { p.cliVersion("0.5.5") }, then: func(p *patient) { p.rename(4194303) }},
 		"no Node": {want: []string{"failed companion/node"},
 			make: func(p *patient) { p.bin = p.toolsOnly("gemini"); p.set("PATH=" + p.bin) }},
 		"an old Node": {want: []string{"failed companion/node"},
@@ -293,107 +278,22 @@ func TestDoctor(t *testing.T) {
 		"a dead proxy":    {want: []string{"warning companion/proxy"}, cli: connects, then: func(p *patient) { p.set("HTTPS_PROXY=http://me:secret@127.0.0.1:"+dead, "NO_PROXY=127.0.0.1") }},
 		"no proxy's URL":  {real: true, want: []string{"failed companion/proxy", "warning bridge/warm"}, then: func(p *patient) { p.set("HTTP_PROXY=::::", "NO_PROXY=127.0.0.1") }},
 		"no certificates": {want: []string{"warning companion/proxy"}, then: func(p *patient) { p.set("NODE_EXTRA_CA_CERTS=/nowhere") }},
-		"variables of an editor that is gone": {unit: true, want: []string{"warning companion/variables"}, cli: connects,
-			then: func(p *patient) { p.set("GEMINI_CLI_IDE_SERVER_PORT="+dead, "GEMINI_CLI_IDE_WORKSPACE_PATH=/gone") }},
-		"variables of a process that is gone": {unit: true, want: []string{"warning companion/variables"}, cli: connects,
-			then: func(p *patient) { p.set("GEMINI_CLI_IDE_PID=4194303") }},
-		"another TMPDIR": {unit: true, want: []string{"failed companion/tmpdir"}, cli: unsupported,
+		"another TMPDIR": {want: []string{"failed companion/tmpdir"}, cli: unsupported,
 			then: func(p *patient) {
 				other := filepath.Join(p.home, "tmp")
 				p.write(filepath.Join(other, "f"), "")
 				p.set("TMPDIR=" + other)
 			}},
-		"another folder": {unit: true, want: []string{"failed companion/workspace"}, cli: disconnected,
-			then: func(p *patient) { p.dir = p.home }},
-		"no folder": {unit: true, want: []string{"failed companion/workspace"}, cli: disconnected,
-			then: func(p *patient) { p.tamper(func(f map[string]any) { f["workspacePath"] = "" }) }},
-		"no workspace at all": {unit: true, want: []string{"failed companion/workspace"}, cli: disconnected,
-			then: func(p *patient) { p.tamper(func(f map[string]any) { delete(f, "workspacePath") }) }},
-		"no name": {unit: true, want: []string{"failed companion/editor"}, cli: unsupported,
-			then: func(p *patient) { p.tamper(func(f map[string]any) { delete(f, "ideInfo") }) }},
-		"a wrong token": {unit: true, want: []string{"failed companion/token"}, cli: disconnected,
-			then: func(p *patient) { p.tamper(func(f map[string]any) { noStdio(f); f["authToken"] = "wrong" }) }},
 		"a command instead of a port": {cli: connects,
 			then: func(p *patient) { p.tamper(func(f map[string]any) { delete(f, "port") }) }},
-		"a port of something else": {unit: true, want: []string{"failed companion/port"}, cli: disconnected,
-			then: func(p *patient) {
-				_, port, _ := strings.Cut(strings.TrimPrefix(p.model.URL, "http://"), ":")
-				n, _ := strconv.Atoi(port)
-				p.tamper(func(f map[string]any) { noStdio(f); f["port"] = n })
-			}},
-		"a companion that was killed": {unit: true, want: []string{"failed companion/stale"}, cli: disconnected,
+		"a companion that was killed": {want: []string{"failed companion/stale"}, cli: disconnected,
 			then: func(p *patient) { p.editor.kill() }},
-		"a stopped companion": {unit: true, want: []string{"failed companion/port"},
-			then: func(p *patient) {
-				p.tamper(noStdio)
-				suspend(p.t, p.editor.cmd.Process.Pid)
-			}},
-		"a file of a companion that has ended, beside": {unit: true, want: []string{"warning companion/stale"}, cli: connects,
-			then: func(p *patient) {
-				p.write(filepath.Join(p.tmp(), "gemini", "ide", "gemini-ide-server-4194303-1.json"), `{"port":1,"workspacePath":"/"}`)
-			}},
-		"a file that is none": {unit: true, want: []string{"warning companion/file"}, cli: connects,
-			then: func(p *patient) {
-				p.write(filepath.Join(p.tmp(), "gemini", "ide", "gemini-ide-server-4194303-1.json"), `{`)
-			}},
-		"its files are gone": {unit: true, want: []string{"failed companion/file"}, cli: unsupported,
+		"its files are gone": {want: []string{"failed companion/file"}, cli: unsupported,
 			then: func(p *patient) {
 				for _, f := range p.files() {
 					os.Remove(f)
 				}
 			}},
-		"files that others can read": {unit: true, want: []string{"warning companion/directory"}, cli: connects,
-			then: func(p *patient) {
-				os.Chmod(filepath.Join(p.tmp(), "gemini", "ide"), 0o755)
-				os.Chmod(p.files()[0], 0o644)
-			}},
-		"files that others could read, in a directory of mine": {unit: true, cli: connects,
-			then: func(p *patient) { os.Chmod(p.files()[0], 0o644) }},
-		"a directory that others can write": {unit: true, want: []string{"warning companion/directory"}, cli: connects,
-			then: func(p *patient) { os.Chmod(filepath.Join(p.tmp(), "gemini", "ide"), 0o777) }},
-		"a directory that others can list": {unit: true, cli: connects,
-			then: func(p *patient) { os.Chmod(filepath.Join(p.tmp(), "gemini", "ide"), 0o755) }},
-		"another user's directory": {unit: true, bare: true, want: []string{"failed companion/directory"}, cli: unsupported,
-			make: func(p *patient) {
-				root(p)
-				p.write(filepath.Join(p.tmp(), "gemini", "ide", "f"), "")
-				os.Chown(filepath.Join(p.tmp(), "gemini"), 65534, 65534)
-			}},
-		"sudo": {unit: true, want: []string{"failed companion/user"},
-			then: func(p *patient) {
-				root(p)
-				for _, f := range append(p.files(), filepath.Join(p.tmp(), "gemini", "ide"), filepath.Join(p.tmp(), "gemini")) {
-					os.Chown(f, 65534, 65534)
-				}
-				p.set("SUDO_USER=nobody")
-			}},
-		"another user's companion": {unit: true, want: []string{"failed companion/user"}, cli: unsupported,
-			then: func(p *patient) {
-				root(p)
-				for _, f := range p.files() {
-					os.Chown(f, 65534, 65534)
-				}
-			}},
-		"two companions": {unit: true, want: []string{"warning companion/several"}, cli: connects,
-			then: func(p *patient) { p.edit(nil) }},
-		"two companions, one by the variables": {unit: true, cli: connects,
-			then: func(p *patient) { p.edit(nil); p.set(p.editor.env()...) }},
-		"another companion comes first": {unit: true, want: []string{"warning companion/hijack"}, cli: connects,
-			then: func(p *patient) {
-				p.rename(4194302)
-				p.edit(func(i *editor.InitializeParams) { i.Editor.DisplayName = "Other" })
-				p.tamper(func(f map[string]any) {
-					if f["ideInfo"].(map[string]any)["displayName"] == "Other" {
-						delete(f, "polluxPid")
-					}
-				})
-			}},
-		"a companion that claims every folder": {unit: true, want: []string{"warning companion/hijack"}, cli: connects,
-			then: func(p *patient) { p.tamper(func(f map[string]any) { f["workspacePath"] = "/elsewhere:" }) }},
-		"a companion without diffs": {unit: true, bare: true, want: []string{"warning companion/tools"}, cli: connects,
-			make: func(p *patient) { p.withoutTools() }},
-		"a companion of another version": {unit: true, want: []string{"warning companion/version"},
-			make: func(p *patient) { p.otherVersion() }},
 		"no room": {want: []string{"failed companion/disk"},
 			then: func(p *patient) {
 				root(p)
@@ -446,10 +346,7 @@ func TestDoctor(t *testing.T) {
 			}},
 	} {
 		t.Run(strings.ReplaceAll(name, ",", ""), func(t *testing.T) {
-			asked := askedOf(name, "healthy", "no companion", "broken settings")
-			if tt.unit && !asked {
-				t.Skip("a unit test of the checks has this cause")
-			}
+			asked := askedOf(name, "healthy", "broken settings")
 			p := newPatient(t) // the bridge refuses a TMPDIR with a comma in its name
 			if testing.Short() && name != "healthy" && !tt.real {
 				p.replaceCLI()
@@ -470,6 +367,33 @@ func TestDoctor(t *testing.T) {
 			if tt.cli != notAsked && asked {
 				p.wantCLI(tt.cli)
 			}
+		})
+	}
+}
+
+// Where a fake companion brings about a cause, too, the real CLI behaves as doctor predicts.
+// The unit test of the checks finds the same causes without the CLI.
+func TestDoctorCauses(t *testing.T) {
+	t.Parallel()
+	for name, cause := range causes.All {
+		t.Run(strings.ReplaceAll(name, ",", ""), func(t *testing.T) {
+			if cause.Says == "" || !askedOf(name, "no companion") {
+				t.Skip("a unit test of the checks has this cause")
+			}
+			p := newPatient(t)
+			p.parts = p.parts[:1] // the bridge needs no companion
+			s := &causes.Site{
+				T: t, Project: p.project, Files: filepath.Join(p.tmp(), "gemini", "ide"), Dir: p.project,
+				Setenv: func(key, value string) { p.set(key + "=" + value) },
+			}
+			cause.Make(s)
+			p.dir = s.Dir
+			var want []string
+			for _, finding := range cause.Want {
+				want = append(want, strings.Replace(finding, " ", " companion/", 1))
+			}
+			p.wantUnwell(nil, want...)
+			p.wantCLI(cause.Says)
 		})
 	}
 }
@@ -509,66 +433,6 @@ func (p *patient) cliVersion(version string) {
 	p.t.Helper()
 	p.write(filepath.Join(p.home, "first", "package.json"), toJSON(p.t, map[string]any{"name": "@google/gemini-cli", "version": version}))
 	p.command("gemini", "exit 1")
-}
-
-// rename merges all discovery files into one, with another PID in its name.
-func (p *patient) rename(pid int) {
-	p.t.Helper()
-	for _, path := range p.files() {
-		parts := strings.Split(path, "-")
-		parts[len(parts)-2] = strconv.Itoa(pid)
-		if err := os.Rename(path, strings.Join(parts, "-")); err != nil {
-			p.t.Fatal(err)
-		}
-	}
-}
-
-// withoutTools publishes a companion that has no tools.
-func (p *patient) withoutTools() {
-	p.t.Helper()
-	s := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		var m struct {
-			ID     any
-			Method string
-		}
-		json.NewDecoder(r.Body).Decode(&m)
-		result := map[string]any{"tools": []any{}}
-		switch {
-		case r.Method == http.MethodGet:
-			rw.Header().Set("Content-Type", "text/event-stream")
-			rw.(http.Flusher).Flush()
-			<-r.Context().Done()
-			return
-		case m.ID == nil:
-			rw.WriteHeader(http.StatusAccepted)
-			return
-		case m.Method == "initialize":
-			rw.Header().Set("Mcp-Session-Id", "1")
-			result = map[string]any{"protocolVersion": "2025-06-18", "capabilities": map[string]any{"tools": map[string]any{}}, "serverInfo": map[string]any{"name": "x", "version": "1"}}
-		}
-		rw.Header().Set("Content-Type", "application/json")
-		json.NewEncoder(rw).Encode(map[string]any{"jsonrpc": "2.0", "id": m.ID, "result": result})
-	}))
-	p.t.Cleanup(s.CloseClientConnections)
-	p.t.Cleanup(s.Close)
-	_, port, _ := strings.Cut(strings.TrimPrefix(s.URL, "http://"), ":")
-	n, _ := strconv.Atoi(port)
-	p.write(filepath.Join(p.tmp(), "gemini", "ide", fmt.Sprintf("gemini-ide-server-%d-%d.json", os.Getpid(), n)), toJSON(p.t, map[string]any{
-		"port": n, "workspacePath": p.project, "ideInfo": map[string]any{"name": "other", "displayName": "Other"},
-	}))
-}
-
-// otherVersion starts a companion built as another version of Pollux.
-func (p *patient) otherVersion() {
-	p.t.Helper()
-	if os.Getenv("POLLUX_BINARY") != "" {
-		p.t.Skip("needs Go")
-	}
-	path := filepath.Join(p.home, "pollux-old")
-	build := exec.Command("go", "build", "-ldflags=-X pollux/internal/cli.Version=0.0.1", "-o", path, "pollux")
-	build.Dir = repo
-	succeed(p.t, build)
-	p.binary = path
 }
 
 // doctor --fix shows what it will do and does it; afterwards doctor finds
