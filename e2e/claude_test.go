@@ -58,9 +58,7 @@ func (s screen) ask(line string) {
 	s.w.t.Helper()
 	waitFor(s.w.t, "a program that reads keys", s.ReadsKeys)
 	typed := time.Now()
-	if err := s.Type(line); err != nil {
-		s.w.t.Fatal(err)
-	}
+	s.keys(line)
 	s.see(line)
 	pauseBeforeEnter(typed)
 	s.press("Enter")
@@ -73,11 +71,33 @@ func (s screen) press(keys ...string) {
 	}
 }
 
-// screen starts a program in a terminal.
+// keys types keys as they are.
+func (s screen) keys(keys string) {
+	s.w.t.Helper()
+	if err := s.Type(keys); err != nil {
+		s.w.t.Fatal(err)
+	}
+}
+
+// hold repeats a key, as a keyboard does while it is held.
+func (s screen) hold(key string, times int) {
+	s.w.t.Helper()
+	if err := s.Hold(times, 50*time.Millisecond, key); err != nil {
+		s.w.t.Fatal(err)
+	}
+}
+
+// screen starts a program in a terminal of the usual size.
 func (w *world) screen(env []string, argv ...string) screen {
 	w.t.Helper()
+	return w.screenOf(120, 40, env, argv...)
+}
+
+// screenOf starts a program in a terminal.
+func (w *world) screenOf(columns, lines int, env []string, argv ...string) screen {
+	w.t.Helper()
 	dir := systest.ShortDir(w.t)
-	s, err := editortest.NewScreen(dir, w.project, append(slices.Clone(w.env), env...), 120, 40, argv...)
+	s, err := editortest.NewScreen(dir, w.project, append(slices.Clone(w.env), env...), columns, lines, argv...)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -617,7 +617,7 @@ func TestDoctorPlaces(t *testing.T) {
 		out := filepath.Join(p.home, "out.json")
 		shell := p.screen(append(p.environ(), "PS1=shell> "), "bash", "--norc")
 		shell.see("shell>")
-		shell.Type(fmt.Sprintf("%s doctor gemini bridge --json > %s; mv %[2]s %[2]s.done", polluxBinary, out))
+		shell.keys(fmt.Sprintf("%s doctor gemini bridge --json > %s; mv %[2]s %[2]s.done", polluxBinary, out))
 		shell.press("Enter")
 		var data []byte
 		waitFor(t, "doctor in tmux", func() (done bool) {

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"pollux/editors/editortest"
 	"pollux/internal/editor"
 	"pollux/internal/fakemodel"
 	"pollux/internal/ide/geminiide"
@@ -21,7 +20,7 @@ import (
 // Editors without a plugin.
 
 // bare starts a program in a terminal, with pollux on the PATH.
-func (w *world) bare(argv ...string) *seat {
+func (w *world) bare(argv ...string) screen {
 	w.t.Helper()
 	if _, err := exec.LookPath(argv[0]); err != nil {
 		if os.Getenv("POLLUX_E2E") == "require" {
@@ -29,27 +28,8 @@ func (w *world) bare(argv ...string) *seat {
 		}
 		w.t.Skip(err)
 	}
-	dir := systest.ShortDir(w.t)
 	w.env = append(w.env, "PATH="+filepath.Dir(polluxBinary)+":"+os.Getenv("PATH"))
-	screen, err := editortest.NewScreen(dir, w.project, w.env, 120, 40, argv...)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(func() {
-		if w.t.Failed() {
-			w.t.Logf("the screen:\n%s", screen.Text())
-		}
-		screen.Close()
-		waitEnded(w.t, screen.PID)
-	})
-	return &seat{w, screen, w.t, nil}
-}
-
-func (s *seat) press(keys ...string) {
-	s.t.Helper()
-	if err := s.Keys(keys...); err != nil {
-		s.t.Fatal(err)
-	}
+	return w.screen(nil, argv...)
 }
 
 // Kakoune, configured by `pollux install`, next to the real CLI in `pollux

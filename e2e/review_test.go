@@ -8,18 +8,15 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
-	"pollux/editors/editortest"
 	"pollux/internal/editor"
 	"pollux/internal/ide/geminiide/client"
+	"pollux/internal/sys/systest"
 )
 
-// A seat is `pollux review` in a terminal, with a companion and a CLI.
+// A seat is `pollux review` on a screen, with a companion and a CLI.
 type seat struct {
-	*world
-	*editortest.Screen
-	t   *testing.T
+	screen
 	cli *client.CLI
 }
 
@@ -42,59 +39,21 @@ func (w *world) seat(editorShowsDiffs bool) *seat {
 	}
 	w.t.Cleanup(c.Close)
 	w.env = append(w.env, e.env()...)
-	return &seat{w, nil, w.t, c}
+	return &seat{screen{nil, w}, c}
 }
 
 func (s *seat) start(columns, lines int, env []string, args ...string) {
-	s.t.Helper()
-	dir, err := os.MkdirTemp("", "px")
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() { os.RemoveAll(dir) })
-	argv := append([]string{polluxBinary, "review"}, args...)
-	s.Screen, err = editortest.NewScreen(dir, s.project, append(s.env, env...), columns, lines, argv...)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() {
-		if s.t.Failed() {
-			s.t.Logf("the screen:\n%s", s.Text())
-		}
-		s.Close()
-		waitEnded(s.t, s.PID)
-	})
-}
-
-func (s *seat) see(text string) {
-	s.t.Helper()
-	if err := s.Wait(s.context(), text); err != nil {
-		s.t.Fatal(err)
-	}
+	s.w.t.Helper()
+	s.screen = s.w.screenOf(columns, lines, env, append([]string{polluxBinary, "review"}, args...)...)
 }
 
 func (s *seat) open(path, text string) {
-	s.t.Helper()
-	if err := s.cli.OpenDiff(s.context(), path, text); err != nil {
-		s.t.Fatal(err)
+	s.w.t.Helper()
+	if err := s.cli.OpenDiff(s.w.context(), path, text); err != nil {
+		s.w.t.Fatal(err)
 	}
 	s.see(filepath.Base(path))
 	s.see("y accept") // not "Look at it first"
-}
-
-func (s *seat) keys(keys string) {
-	s.t.Helper()
-	if err := s.Type(keys); err != nil {
-		s.t.Fatal(err)
-	}
-}
-
-// hold repeats a key, as a keyboard does while it is held.
-func (s *seat) hold(key string, times int) {
-	s.t.Helper()
-	if err := s.Hold(times, 50*time.Millisecond, key); err != nil {
-		s.t.Fatal(err)
-	}
 }
 
 func TestReviewInATerminal(t *testing.T) {
@@ -133,7 +92,7 @@ func TestReviewInATerminal(t *testing.T) {
 	s.open(path, "ONE\ntwo\nthree\n")
 	s.keys("u")
 	s.see("~ONE")
-	if text, err := s.cli.CloseDiff(s.context(), path); err != nil || text != `{"content":"one\ntwo\nthree\n"}` {
+	if text, err := s.cli.CloseDiff(s.w.context(), path); err != nil || text != `{"content":"one\ntwo\nthree\n"}` {
 		t.Errorf("closeDiff answers %q, %v", text, err)
 	}
 	s.see("No pending changes")
@@ -230,14 +189,14 @@ func TestReviewEndsWhileEditing(t *testing.T) {
 			path := w.file("a.txt", "one\n")
 			script := w.file("edit.sh", "#!/bin/sh\n: > started\nwhile [ ! -e go ]; do sleep 0.02; done\nprintf 'my words' > \"$1\"\n")
 			s := w.seat(true) // otherwise no change could wait before the review starts
-			if err := s.cli.OpenDiff(s.context(), path, "two\n"); err != nil {
+			if err := s.cli.OpenDiff(s.w.context(), path, "two\n"); err != nil {
 				t.Fatal(err)
 			}
 			s.start(100, 24, []string{"EDITOR=sh " + script}, args...)
 			s.see("y accept")
 			s.keys("e")
 			waitFor(t, "the editor", func() bool { _, err := os.Stat(filepath.Join(w.project, "started")); return err == nil })
-			if _, err := s.cli.CloseDiff(s.context(), path); err != nil {
+			if _, err := s.cli.CloseDiff(s.w.context(), path); err != nil {
 				t.Fatal(err)
 			}
 			w.file("go", "")
@@ -263,27 +222,15 @@ func TestReviewEndsWhileEditing(t *testing.T) {
 func popup(t *testing.T, assignments ...string) *seat {
 	t.Helper()
 	w := newWorld(t, silent)
-	dir, err := os.MkdirTemp("", "px")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := systest.ShortDir(t)
 	env := filepath.Join(dir, "env")
 	command := fmt.Sprintf("%s %s run --review popup -- sh -c 'env > %s.new; mv %s.new %s; exec sleep 1000'",
 		strings.Join(assignments, " "), polluxBinary, env, env, env)
 	inner := filepath.Join(dir, "inner.sock")
-	screen, err := editortest.NewScreen(dir, w.project, w.env, 120, 40, "env", "-u", "TMUX", "tmux", "-f", "/dev/null", "-S", inner, "new-session", command)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &seat{w, screen, t, nil}
+	s := &seat{screen: w.screen(nil, "env", "-u", "TMUX", "tmux", "-f", "/dev/null", "-S", inner, "new-session", command)}
 	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the screen:\n%s", screen.Text())
-		}
 		exec.Command("tmux", "-S", inner, "kill-server").Run()
-		screen.Close()
-		for _, pid := range append(w.processes(), screen.PID) {
+		for _, pid := range w.processes() {
 			waitGone(t, pid)
 		}
 	})
@@ -314,7 +261,7 @@ func TestReviewPopup(t *testing.T) {
 	s := popup(t)
 	for i := range 5 {
 		name := fmt.Sprintf("f%d.txt", i)
-		s.open(s.file(name, "old\n"), "new\n")
+		s.open(s.w.file(name, "old\n"), "new\n")
 		s.keys("y")
 		if got := accepted(t, s.cli); got != "new\n" {
 			t.Errorf("accepted %q", got)
@@ -325,7 +272,7 @@ func TestReviewPopup(t *testing.T) {
 // A popup opens the editor of the shell that started Pollux, not of tmux's server.
 func TestReviewPopupEditor(t *testing.T) {
 	s := popup(t, `EDITOR='echo "mine, $LC_MESSAGES" >'`, "LC_MESSAGES=of-the-caller")
-	s.open(s.file("a.txt", "old\n"), "new\n")
+	s.open(s.w.file("a.txt", "old\n"), "new\n")
 	s.keys("e")
 	s.see("*mine, of-the-caller")
 	s.keys("y")
@@ -339,8 +286,8 @@ func TestReviewPopupEditor(t *testing.T) {
 func TestReviewPopupWhileTyping(t *testing.T) {
 	s := popup(t)
 	opened := make(chan error, 1)
-	go func() { opened <- s.cli.OpenDiff(s.context(), s.file("a.txt", "old\n"), "new\n") }()
-	ctx := s.context()
+	go func() { opened <- s.cli.OpenDiff(s.w.context(), s.w.file("a.txt", "old\n"), "new\n") }()
+	ctx := s.w.context()
 	for !strings.Contains(s.Text(), "This change has just appeared") {
 		s.hold("y", 5)
 		if ctx.Err() != nil {
