@@ -611,30 +611,33 @@ func TestVimEncoding(t *testing.T) {
 // The keys for hunks are the same everywhere.
 func TestEditorHunks(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
+		d, c, _ := idle(t, kind, "")
 		for _, view := range []struct {
 			name  string
 			width int
-		}{{"side by side", 180}, {"inline", 90}} { // columns
-			t.Run(view.name, func(t *testing.T) {
-				d, c, path := idle(t, kind, "a\nb\nc\nd\ne\n")
-				d.resize(view.width, 50)
-				d.review(c, path, "A\nb\nc\nd\nE\nf")
-				d.enter()
-				d.press(h.nextHunk...)
-				d.until(d.State.Line, "5")
-				d.press(h.previousHunk...)
-				d.until(d.State.Line, "1")
-				d.press(h.undoHunk...)
-				d.holds(d.State.Proposal, "a\nb\nc\nd\nE\nf")
-				d.press(h.nextHunk...)
-				d.until(d.State.Line, "5")
-				d.press(h.undoHunk...)
-				d.holds(d.State.Proposal, "a\nb\nc\nd\ne\n")
-				d.press(h.acceptHunk...)
-				d.holds(d.State.Proposal, "a\nb\nc\nd\nE\nf")
-				d.press(h.accepts[0]...)
-				wantAccepted(t, c, "a\nb\nc\nd\nE\nf")
-			})
+		}{{"wide.txt", 180}, {"inline.txt", 90}} { // columns
+			t.Log(view.name)
+			path := d.file(view.name, "a\nb\nc\nd\ne\n")
+			d.resize(view.width, 50)
+			d.review(c, path, "A\nb\nc\nd\nE\nf")
+			d.enter()
+			d.press(h.nextHunk...)
+			d.until(d.State.Line, "5")
+			d.press(h.previousHunk...)
+			d.until(d.State.Line, "1")
+			d.press(h.undoHunk...)
+			d.holds(d.State.Proposal, "a\nb\nc\nd\nE\nf")
+			d.press(h.nextHunk...)
+			d.until(d.State.Line, "5")
+			d.press(h.undoHunk...)
+			d.holds(d.State.Proposal, "a\nb\nc\nd\ne\n")
+			d.press(h.acceptHunk...)
+			d.holds(d.State.Proposal, "a\nb\nc\nd\nE\nf")
+			d.press(h.accepts[0]...)
+			if text := written(t, c, path); text != "a\nb\nc\nd\nE\nf" {
+				t.Errorf("%s: accepted %q", view.name, text)
+			}
+			d.until(d.State.Shown, "")
 		}
 	})
 }
