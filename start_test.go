@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"pollux/internal/sys/systest"
 )
 
 // startBudget limits what all packages together may allocate before main runs. It stands for
@@ -35,10 +37,7 @@ func TestMain(m *testing.M) {
 func TestStart(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil && runtime.GOOS == "windows" {
 		// The test binary has all packages of the program.
-		self, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
+		self := systest.Self(t)
 		t.Setenv(envMain, "1")
 		checkInit(t, self)
 		return

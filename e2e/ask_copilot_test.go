@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -73,9 +72,7 @@ func TestAskCopilot(t *testing.T) {
 		// session, so this command leaves no trace.
 		path := w.file(".mcp.json", `{"mcpServers": {"new": {"type": "local", "command": "true", "args": [], "tools": ["*"]}}}`)
 		c.fails(agent.Request{Prompt: "with a new .mcp.json"}, agent.Unenforceable, path)
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
+		systest.Remove(t, path)
 	}
 	w.askACP(a)
 

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"pollux/internal/agent"
 	"pollux/internal/agent/opencode"
 	"pollux/internal/fakemodel"
+	"pollux/internal/sys/systest"
 )
 
 // The bridge asks opencode. The project and the user's settings allow everything.
@@ -78,9 +78,7 @@ func TestAskOpencode(t *testing.T) {
 		// session, so this plugin leaves no trace.
 		path := w.file(filepath.Join(".opencode", "plugin", "new.js"), "export default {}\n")
 		c.fails(agent.Request{Prompt: "with a new plugin"}, agent.Unenforceable, path)
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
+		systest.Remove(t, path)
 	}
 	w.askACP(a)
 	if r := w.asked1(t, "first question"); !strings.Contains(r.System, "the project's instructions") {

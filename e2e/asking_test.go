@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"pollux/internal/fakemodel"
+	"pollux/internal/sys/systest"
 )
 
 // The first change of an agent whose user has chosen no mode, in a repository whose settings
@@ -106,9 +107,7 @@ func TestFirstChangeIsAsked(t *testing.T) {
 					first.before(w)
 				}
 				env = append(env, "PATH="+strings.Join(append(slices.Clone(w.path), os.Getenv("PATH")), string(os.PathListSeparator)))
-				if err := os.Remove(filepath.Join(w.home, ".local", "state", "pollux", "started")); err != nil {
-					t.Fatal(err)
-				}
+				systest.Remove(t, filepath.Join(w.home, ".local", "state", "pollux", "started"))
 				cli := w.screen(env, append(argv, "--", first.command)...)
 				cli.see(" at this link")
 				if !own && !first.always {

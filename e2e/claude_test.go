@@ -200,9 +200,7 @@ func (w *world) wantLock(locks func() []string) {
 			w.t.Errorf("%v, %v", info, err)
 		}
 	}
-	if err := os.Remove(lock); err != nil {
-		w.t.Fatal(err)
-	}
+	systest.Remove(w.t, lock)
 	waitFor(w.t, "the lock again", func() bool { return len(locks()) == 1 })
 	e.quit()
 	if left := locks(); len(left) > 0 {

@@ -151,9 +151,7 @@ func TestCodex(t *testing.T) {
 		}
 
 		// It comes while the companion has the socket.
-		if err := os.Remove(w.codexSocket()); err != nil {
-			t.Fatal(err)
-		}
+		systest.Remove(t, w.codexSocket())
 		other = listenAt(t, w.codexSocket())
 		waitNote(t, e, "another program")
 		other.want(t, "after the companion stepped back")
@@ -303,8 +301,6 @@ func (o *otherProgram) want(t *testing.T, when string) {
 
 func (o *otherProgram) remove(t *testing.T) {
 	t.Helper()
-	if err := os.Remove(o.path); err != nil {
-		t.Fatal(err)
-	}
+	systest.Remove(t, o.path)
 	o.listener.Close()
 }

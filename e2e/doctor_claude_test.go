@@ -307,9 +307,7 @@ func TestDoctorClaude(t *testing.T) {
 			p.editor = p.edit(nil)
 			waitFor(t, "the lock", func() bool { return len(p.claudeLocks()) > 0 })
 			later := time.Now().Add(searchTime)
-			if err := os.Chtimes(p.claudeLocks()[0], later, later); err != nil {
-				t.Fatal(err)
-			}
+			systest.SetTime(t, p.claudeLocks()[0], later)
 		} else {
 			decoy := p.lockFile(2)
 			p.write(decoy, toJSON(t, map[string]any{"pid": noProcess}))
@@ -352,9 +350,7 @@ func (p *patient) accepted() (n int32) {
 // portWithoutLock returns the port of a server that has no lock file.
 func (p *patient) portWithoutLock() int {
 	other := p.newIDE("127.0.0.1", p.home, nil)
-	if err := os.Remove(other.lock); err != nil {
-		p.t.Fatal(err)
-	}
+	systest.Remove(p.t, other.lock)
 	return other.port
 }
 

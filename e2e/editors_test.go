@@ -738,9 +738,7 @@ func TestEditorCompares(t *testing.T) {
 		d, c, path := waits(t, kind, "one\n", "proposed\n")
 		d.enter()
 		for _, text := range []string{"from another program\n", "from it again\n"} {
-			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			systest.WriteFile(t, path, text)
 			d.press(h.accepts[0]...)
 			d.see("ompare with it")
 			d.press("c")
@@ -1432,9 +1430,7 @@ func TestEditorWithoutPollux(t *testing.T) {
 				systest.Link(t, polluxBinary, program)
 				w.env = append(w.env, "PATH="+own+":"+bareOf(os.Getenv("PATH")))
 				w.pollux("install", kind.Name, "--yes")
-				if err := os.Remove(program); err != nil {
-					t.Fatal(err)
-				}
+				systest.Remove(t, program)
 				if test.script != "" {
 					if err := os.WriteFile(program, []byte(test.script), 0o700); err != nil {
 						t.Fatal(err)
@@ -1625,9 +1621,7 @@ func TestEditorFollowsFiles(t *testing.T) {
 		})
 		d.press(h.visit(a)...)
 		d.press(h.scratch...)
-		if err := os.Remove(a); err != nil {
-			t.Fatal(err)
-		}
+		systest.Remove(t, a)
 		d.press(h.visit(renamed)...)
 		told(t, c, "that the deleted one is gone", func(open []geminiide.File) bool {
 			return !slices.ContainsFunc(open, func(f geminiide.File) bool { return f.Path == a || strings.Contains(f.Path, "help") })

@@ -20,6 +20,7 @@ import (
 	"pollux/internal/ide/opencode"
 	"pollux/internal/inputline"
 	"pollux/internal/inputline/inputlinetest"
+	"pollux/internal/sys/systest"
 )
 
 // recordEnv is set to the size of a terminal, such as 120x40, to make TestSendStates record
@@ -342,9 +343,7 @@ func (i *interview) record(name string) {
 		return
 	}
 	file := filepath.Join(repo, "internal", "ide", i.dialect, "testdata", i.command+"-"+name+".txtar")
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		i.t.Fatal(err)
-	}
+	systest.MakeDir(i.t, filepath.Dir(file))
 	if err := inputlinetest.Write(file, i.title+" "+i.release, i.recordings); err != nil {
 		i.t.Fatal(err)
 	}

@@ -44,9 +44,7 @@ func TestStaleDirectoriesAreRemoved(t *testing.T) {
 	}
 	held, lock := locked("4194305-held")
 	defer lock.Close()
-	if err := os.Chtimes(held, long, long); err != nil {
-		t.Fatal(err)
-	}
+	systest.SetTime(t, held, long)
 	killed, lock := locked(fmt.Sprintf("%d-killed", os.Getpid()))
 	lock.Close()
 	temp, err := NewTempDir("test")

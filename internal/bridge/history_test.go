@@ -94,9 +94,7 @@ func TestHistory(t *testing.T) {
 		}
 		old := time.Now().Add(-HistoryTTL - time.Hour)
 		if strings.Contains(e.Name(), first) {
-			if err := os.Chtimes(filepath.Join(state, e.Name()), old, old); err != nil {
-				t.Fatal(err)
-			}
+			systest.SetTime(t, filepath.Join(state, e.Name()), old)
 		}
 	}
 	ask(two, other, "still here?")

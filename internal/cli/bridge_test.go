@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -83,9 +82,7 @@ func TestBridgeEndsForADeafClient(t *testing.T) {
 // clients show nothing of a server that does not start.
 func TestBridgeReportsBrokenSettings(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config.toml")
-	if err := os.WriteFile(path, []byte("[bridge]\nmodle = 1\n\n[pool]\nidle = 5\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, path, "[bridge]\nmodle = 1\n\n[pool]\nidle = 5\n")
 	systest.SetHome(t, t.TempDir())
 	systest.SetTemp(t, t.TempDir())
 	t.Setenv("POLLUX_CONFIG", path)

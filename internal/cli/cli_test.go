@@ -326,9 +326,7 @@ func TestOutputSteersNoTerminal(t *testing.T) {
 
 func TestSelectionRange(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
-	if err := os.WriteFile(path, []byte("plain\n\tä😀b\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, path, "plain\n\tä😀b\n")
 	for _, tt := range []struct {
 		text, anchor string
 		line, column int
@@ -353,9 +351,7 @@ func TestSelectionRange(t *testing.T) {
 
 func TestUTF16Column(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
-	if err := os.WriteFile(path, []byte("plain\nä😀b\r\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, path, "plain\nä😀b\r\n")
 	for _, tt := range []struct {
 		line, column int
 		unit         string

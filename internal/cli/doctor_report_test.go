@@ -40,10 +40,7 @@ func wantNoSecret(t *testing.T, report string, want ...string) {
 // The report for others names what doctor finds, and quotes nothing: no file, no variable, no
 // message of an agent.
 func TestDoctorReport(t *testing.T) {
-	root, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := systest.Dir(t)
 	home, project, bin, tmp := filepath.Join(root, secret+"-home"), filepath.Join(root, secret+"-project"), filepath.Join(root, secret+"-bin"), filepath.Join(root, "tmp")
 	write := func(path string, content any) {
 		t.Helper()
@@ -76,9 +73,7 @@ func TestDoctorReport(t *testing.T) {
 			"ideInfo": map[string]any{"name": secret, "displayName": secret},
 		})
 	}
-	if err := os.MkdirAll(bin, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	systest.MakeDir(t, bin)
 	for _, name := range []string{"claude", "copilot", "codex", "opencode", "qwen", "gemini"} {
 		agenttest.WriteProgram(t, bin, name, "echo 9.8.7-"+secret+"; echo "+secret+" >&2", "echo 9.8.7-"+secret)
 	}

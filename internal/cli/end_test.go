@@ -32,10 +32,7 @@ type place struct{ project, discovery string }
 func newPlace(t *testing.T) place {
 	t.Helper()
 	tmp := t.TempDir()
-	project, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	project := systest.Dir(t)
 	run, err := disk.ShortTempDir("px")
 	if err != nil {
 		t.Fatal(err)
@@ -116,14 +113,10 @@ func TestKilledRun(t *testing.T) {
 	p := newPlace(t)
 	file := filepath.Join(p.project, "a.txt")
 	const proposed, edited = "proposed\n", "edited by the user\n"
-	if err := os.WriteFile(file, []byte("before\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, file, "before\n")
 	cmd, lines := p.start(t, (*exec.Cmd).StdoutPipe, "proposed", "run", "--no-browser", "--", "stub", "propose", file, proposed)
 	text := filepath.Join(t.TempDir(), "text")
-	if err := os.WriteFile(text, []byte(edited), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, text, edited)
 	edit := exec.Command("decide", "edit")
 	edit.Env = append(os.Environ(), "FILE="+file, "TEXT="+text)
 	if out, err := edit.CombinedOutput(); err != nil {

@@ -104,10 +104,7 @@ func polluxFails(t *testing.T, args ...string) (errs string) {
 
 func realTempDir(t *testing.T) string {
 	t.Helper()
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := systest.Dir(t)
 	return dir
 }
 
@@ -118,12 +115,8 @@ func TestJournalRestoreAfterALinkChanged(t *testing.T) {
 	dir := realTempDir(t)
 	project, elsewhere := filepath.Join(dir, "project"), filepath.Join(dir, "elsewhere")
 	for _, d := range []string{project, elsewhere} {
-		if err := os.Mkdir(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(d, "f"), []byte("old\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		systest.MakeDir(t, d)
+		systest.WriteFile(t, filepath.Join(d, "f"), "old\n")
 	}
 	path := filepath.Join(project, "f")
 	id, err := j.Add(journal.Entry{Path: path, Real: path}, "new\n")
@@ -251,12 +244,8 @@ func TestJournalRestorePrintsPathsSafely(t *testing.T) {
 	}
 	missing := polluxFails(t, "journal", "restore", id, "--to", filepath.Join(path, "x"))
 	safe("restore to a missing directory", missing)
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(path, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	systest.Remove(t, path)
+	systest.MakeDir(t, path)
 	safe("restore to a directory", polluxFails(t, "journal", "restore", id, "--to", path))
 	safe("restore over a directory", polluxFails(t, "journal", "restore", id))
 	out, _ := pollux(t, "journal")
@@ -345,10 +334,7 @@ func TestDefaultPager(t *testing.T) {
 // The shell completes the IDs of entries, the latest first.
 func TestJournalCompletion(t *testing.T) {
 	j := newTestJournal(t)
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := systest.Dir(t)
 	t.Chdir(dir)
 	var ids []string
 	for _, name := range []string{"a.go", "b\tc.go"} {

@@ -1,18 +1,16 @@
 package cli
 
 import (
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+
+	"pollux/internal/sys/systest"
 )
 
 func TestFileAndLines(t *testing.T) {
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := systest.Dir(t)
 	t.Chdir(dir)
 	type test struct {
 		arg, path string
@@ -40,9 +38,7 @@ func TestFileAndLines(t *testing.T) {
 			test{arg: volume + "a:7", path: "a", line: 7},
 		)
 	} else {
-		if err := os.WriteFile("b:7", nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		systest.WriteFile(t, "b:7", "")
 		tests = append(tests, test{arg: "b:7", path: "b:7"}, test{arg: "b:7:8", path: "b:7", line: 8})
 	}
 	for _, tt := range tests {
@@ -62,9 +58,7 @@ func TestFileAndLines(t *testing.T) {
 // The cursor may be at either end of the selection.
 func TestSelectedLines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a")
-	if err := os.WriteFile(path, []byte("one\ntwo\nthree\nfour\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, path, "one\ntwo\nthree\nfour\n")
 	for _, tt := range []struct {
 		text              string
 		cursor, line, end int

@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"io"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -68,10 +67,7 @@ func TestCommandsWorkAsTyped(t *testing.T) {
 		t.Errorf("on the PATH: %q", got)
 	}
 	t.Setenv("PATH", t.TempDir())
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	exe := systest.Self(t)
 	if got := typed("open"); !strings.HasSuffix(got, " open") || !strings.Contains(got, filepath.Base(exe)) {
 		t.Errorf("elsewhere: %q", got)
 	}

@@ -63,14 +63,9 @@ type world struct {
 
 func newWorld(t *testing.T, change func(*ide.Config)) *world {
 	t.Helper()
-	root, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := systest.Dir(t)
 	w := &world{t: t, project: filepath.Join(root, "p"), journal: journal.New(filepath.Join(root, "journal"))}
-	if err := os.Mkdir(w.project, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	systest.MakeDir(t, w.project)
 	cfg := ide.Config{
 		Version: "test", Editor: editor.Info{Name: "test", DisplayName: "Test"},
 		Roots: []string{w.project}, Journal: w.journal,
@@ -78,10 +73,11 @@ func newWorld(t *testing.T, change func(*ide.Config)) *world {
 	if change != nil {
 		change(&cfg)
 	}
-	if w.host, err = ide.Start(cfg); err != nil {
+	host, err := ide.Start(cfg)
+	if err != nil {
 		t.Fatal(err)
 	}
-	w.Companion = w.host.Companion
+	w.host, w.Companion = host, host.Companion
 	t.Cleanup(w.Close)
 	return w
 }
@@ -91,9 +87,7 @@ func (w *world) Close() { w.host.Close() }
 func (w *world) file(name, text string) string {
 	w.t.Helper()
 	path := filepath.Join(w.project, name)
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		w.t.Fatal(err)
-	}
+	systest.WriteFile(w.t, path, text)
 	return path
 }
 
@@ -901,9 +895,7 @@ func TestSetRootsTriesAgain(t *testing.T) {
 		t.Errorf("the roots are %v, which no CLI finds", got)
 	}
 	for _, path := range published {
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
+		systest.Remove(t, path)
 	}
 	update()
 	if got := get(t, e.envs); got.Env["GEMINI_CLI_IDE_WORKSPACE_PATH"] != roots[0] {

@@ -199,9 +199,7 @@ func TestDecisionsStayInTheWorkspace(t *testing.T) {
 	w := newWorld(t, func(c *ide.Config) { c.GoneTimeout = 1 })
 	e := w.attach(true)
 	outside := filepath.Join(filepath.Dir(w.project), "outside")
-	if err := os.Mkdir(outside, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	systest.MakeDir(t, outside)
 	secret := filepath.Join(outside, "secret")
 	systest.Link(t, outside, filepath.Join(t.TempDir(), "link")) // or skip the test
 	for _, tt := range []struct {

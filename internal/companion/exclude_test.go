@@ -23,12 +23,8 @@ func (x *excluder) rules() (n int) {
 
 func writeFile(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	systest.MakeDir(t, filepath.Dir(path))
+	systest.WriteFile(t, path, text)
 }
 
 // repository returns the directory of a git repository. The user has no rules for all of them.
@@ -142,9 +138,7 @@ func TestDecisionIsKept(t *testing.T) {
 			t.Errorf("step %d, again: excluded = %v, want %v; read %d files", i, got, step.want, len(x.files))
 		}
 	}
-	if err := os.Remove(filepath.Join(root, ".git", "info", "exclude")); err != nil {
-		t.Fatal(err)
-	}
+	systest.Remove(t, filepath.Join(root, ".git", "info", "exclude"))
 	if x.excluded(file, nil) {
 		t.Error("the rules of a removed file count")
 	}
@@ -189,9 +183,7 @@ func TestUnreadableRulesExclude(t *testing.T) {
 		"FIFO":   {plant("FIFO"), false},
 		"device": {plant("device"), false},
 		"directory": {func(t *testing.T, rules string) { // as a FIFO and a device, it holds no rules
-			if err := os.Mkdir(rules, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			systest.MakeDir(t, rules)
 		}, false},
 		"loop": {func(t *testing.T, rules string) { systest.Link(t, ".gitignore", rules) }, true},
 		"unreadable": {func(t *testing.T, rules string) {

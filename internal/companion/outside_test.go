@@ -15,6 +15,7 @@ import (
 
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
+	"pollux/internal/sys/systest"
 )
 
 // A folder is a companion of a folder in which files change outside Pollux.
@@ -291,9 +292,7 @@ func TestOutsideIsTakenBack(t *testing.T) {
 		p.write("dirty.txt", "three\n")
 		p.write("new.txt", "new\n")
 		p.write("b.txt", "two\n")
-		if err := os.Remove(p.path("gone.txt")); err != nil {
-			t.Fatal(err)
-		}
+		systest.Remove(t, p.path("gone.txt"))
 		p.wait()
 
 		p.save(p.shows("a.txt", "one\ntwo\nthree\n", "1\ntwo\n3\n"), "one\ntwo\n3\n")

@@ -1,12 +1,12 @@
 package companion_test
 
 import (
-	"os"
 	"reflect"
 	"testing"
 	"time"
 
 	"pollux/internal/editor"
+	"pollux/internal/sys/systest"
 )
 
 // Requests that save plugins from implementing the same logic.
@@ -79,9 +79,7 @@ func TestFileChanged(t *testing.T) {
 	waitUntil(t, func() bool { return w.Watches(other) }) // it has been looked at once
 	w.file("g", "new\n")
 	changed(other)
-	if err := os.Remove(other); err != nil {
-		t.Fatal(err)
-	}
+	systest.Remove(t, other)
 	changed(other)
 }
 

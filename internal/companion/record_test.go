@@ -10,6 +10,7 @@ import (
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
 	"pollux/internal/ide"
+	"pollux/internal/sys/systest"
 )
 
 // breakJournal makes the journal unwritable, as a full disk does, and returns a
@@ -25,15 +26,11 @@ func (w *world) breakJournal() (repair func()) {
 		}
 	}
 	move(dir, dir+".away")
-	if err := os.WriteFile(dir, nil, 0o600); err != nil {
-		w.t.Fatal(err)
-	}
+	systest.WriteFile(w.t, dir, "")
 	return func() {
 		w.t.Helper()
 		w.journal.Wait()
-		if err := os.Remove(dir); err != nil {
-			w.t.Fatal(err)
-		}
+		systest.Remove(w.t, dir)
 		move(dir+".away", dir)
 	}
 }

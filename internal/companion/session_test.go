@@ -15,6 +15,7 @@ import (
 
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
+	"pollux/internal/sys/systest"
 )
 
 // A fakeHost is a host without servers.
@@ -180,10 +181,7 @@ func newBareWith(t *testing.T, h Host) *bare {
 // realDir returns a temporary directory without a link in its path.
 func realDir(t *testing.T) string {
 	t.Helper()
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := systest.Dir(t)
 	return dir
 }
 

@@ -22,9 +22,7 @@ func TestSweep(t *testing.T) {
 			path := filepath.Join(dir, disk.TempName())
 			writeFile(t, path, "half a te")
 			at := time.Now().Add(-age)
-			if err := os.Chtimes(path, at, at); err != nil {
-				t.Fatal(err)
-			}
+			systest.SetTime(t, path, at)
 			return path
 		}
 		journalled := func(path string) {

@@ -23,9 +23,7 @@ func load(t *testing.T, text string, env map[string]string, known ...string) *Va
 	dir := t.TempDir()
 	t.Setenv("HOME", dir)
 	path := filepath.Join(dir, "config.toml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, path, text)
 	return Load(func(name string) string {
 		if name == EnvFile {
 			return path
@@ -309,9 +307,7 @@ func TestDocumentation(t *testing.T) {
 	if !*update {
 		t.Fatalf("the table of %s is old: run `go test ./internal/config -update`", path)
 	}
-	if err := os.WriteFile(path, []byte(before+begin+markdown()+end+after), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	systest.WriteFile(t, path, before+begin+markdown()+end+after)
 }
 
 func FuzzLoad(f *testing.F) {

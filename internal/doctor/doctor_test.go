@@ -63,9 +63,7 @@ func TestFixOfAFileThatIsGone(t *testing.T) {
 		if !c.WarnOpen([]string{gone}, dir) {
 			t.Error("the file is not open to others")
 		}
-		if err := os.Remove(gone); err != nil {
-			t.Fatal(err)
-		}
+		systest.Remove(t, gone)
 		c.Add(Finding{Check: "other", Status: Warning, Fix: "fix it", Apply: func() error { fixed = true; return nil }})
 	}}}})
 	if err := report.Fix(); err != nil || !fixed {

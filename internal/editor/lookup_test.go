@@ -13,6 +13,7 @@ import (
 	"pollux/internal/jsonrpc"
 	"pollux/internal/sys/shell"
 	"pollux/internal/sys/sock"
+	"pollux/internal/sys/systest"
 )
 
 // listen answers as a companion with a status, or, with none, accepts
@@ -63,14 +64,9 @@ func TestFind(t *testing.T) {
 	defer os.RemoveAll(run)
 	t.Setenv("POLLUX_RUNTIME_DIR", run)
 	t.Setenv(EnvSocket, "")
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := systest.Dir(t)
 	sub := filepath.Join(dir, "sub")
-	if err := os.Mkdir(sub, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	systest.MakeDir(t, sub)
 	t.Chdir(sub)
 	outer := listen(t, 1, &Status{Roots: []string{dir}, Started: 4})
 	used := listen(t, 2, &Status{Roots: []string{"/elsewhere", sub}, Started: 1, Clients: []Agent{{Name: "agent"}}})

@@ -2,7 +2,6 @@ package editor
 
 import (
 	"net"
-	"os"
 	"path/filepath"
 	"runtime"
 	"testing"
@@ -30,9 +29,7 @@ func TestSocketsKeepsANewOne(t *testing.T) {
 		t.Errorf("%v, %v", all, err)
 	}
 	old := time.Now().Add(-time.Minute)
-	if err := os.Chtimes(path, old, old); err != nil {
-		t.Fatal(err)
-	}
+	systest.SetTime(t, path, old)
 	if all, err := Sockets(); err != nil || len(all) != 0 {
 		t.Errorf("the socket of a killed companion: %v, %v", all, err)
 	}

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"pollux/internal/sys/systest"
 )
 
 func TestWhyItEnded(t *testing.T) {
@@ -44,9 +46,7 @@ func TestWithoutFilters(t *testing.T) {
 	write := func(name, text string) {
 		t.Helper()
 		path := filepath.Join(dir, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		systest.MakeDir(t, filepath.Dir(path))
 		if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -57,9 +57,7 @@ func TestWithoutFilters(t *testing.T) {
 		t.Helper()
 		for _, env := range [][]string{nil, {WithoutFilters(dir)}} {
 			os.Remove(ran)
-			if err := os.Chtimes(filepath.Join(dir, "a.txt"), time.Time{}, time.Now().Add(time.Hour)); err != nil {
-				t.Fatal(err)
-			}
+			systest.SetTime(t, filepath.Join(dir, "a.txt"), time.Now().Add(time.Hour))
 			git(env, "status", "--short")
 			switch _, err := os.Stat(ran); {
 			case env == nil && err != nil:

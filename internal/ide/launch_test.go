@@ -1,7 +1,6 @@
 package ide
 
 import (
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -217,9 +216,7 @@ func TestMode(t *testing.T) {
 			if tt.env[0] != "" {
 				t.Setenv(tt.env[0], tt.env[1])
 			}
-			if err := os.Mkdir(project, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			systest.MakeDir(t, project)
 			if tt.file != "" {
 				text := strings.ReplaceAll(tt.text, "PROJECT", filepath.ToSlash(project))
 				systest.WriteFile(t, filepath.Join(home, filepath.FromSlash(tt.file)), text)

@@ -31,9 +31,7 @@ func newConfig(t *testing.T) Config {
 	t.Setenv("POLLUX_RUNTIME_DIR", sockets)
 	for name, set := range map[string]func(testing.TB, string){"TMPD": systest.SetTemp, "HOME": systest.SetHome} {
 		dir := filepath.Join(root, name)
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		systest.MakeDir(t, dir)
 		set(t, dir)
 	}
 	return Config{

@@ -228,15 +228,11 @@ func TestInstallNoticesChanges(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "kakrc")
 	for _, content := range []string{"", "mine\n"} {
 		if content != "" {
-			if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			systest.WriteFile(t, file, content)
 		}
 		change := fileChange{path: file, before: content, after: content + "ours\n"}
 		p := Plan{changes: []fileChange{change}, fileMode: 0o600, dirMode: 0o700}
-		if err := os.WriteFile(file, []byte(content+"more of mine\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		systest.WriteFile(t, file, content+"more of mine\n")
 		if err := p.Apply(); err == nil || !strings.Contains(err.Error(), "changed since; nothing was written: run this command again") {
 			t.Errorf("carried out: %v", err)
 		}
@@ -265,9 +261,7 @@ func TestInstallRefusesHostileSettings(t *testing.T) {
 				}
 				hostile.Plant(t, kind, path)
 				if name == "codex" && kind == "brackets" { // of a value
-					if err := os.WriteFile(path, []byte("a = "+strings.Repeat("[", 1<<20)), 0o600); err != nil {
-						t.Fatal(err)
-					}
+					systest.WriteFile(t, path, "a = "+strings.Repeat("[", 1<<20))
 				}
 				before, err := os.Lstat(path)
 				if err != nil {
@@ -339,9 +333,7 @@ func TestInstallAfterAFailedUpdate(t *testing.T) {
 		names := slices.Sorted(maps.Keys(sums))
 		for _, name := range names {
 			sums[name] = sum("old\n")
-			if err := os.WriteFile(filepath.Join(dir, name), []byte("old\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			systest.WriteFile(t, filepath.Join(dir, name), "old\n")
 		}
 		data, err = json.Marshal(sums)
 		if err == nil {

@@ -133,9 +133,7 @@ func TestRemoved(t *testing.T) {
 func TestTail(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pollux.log")
 	for name, text := range map[string]string{Old(path): "1\n2\n", path: "3\n4\n"} {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		systest.WriteFile(t, name, text)
 	}
 	for lines, want := range map[int]string{0: "", 1: "4\n", 3: "2\n3\n4\n", 4: "1\n2\n3\n4\n", 9: "1\n2\n3\n4\n"} {
 		var got strings.Builder
@@ -190,9 +188,7 @@ func TestFollow(t *testing.T) {
 		want := ""
 		if existing != "" {
 			want = "2\n"
-			if err := os.WriteFile(path, []byte(existing), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			systest.WriteFile(t, path, existing)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()

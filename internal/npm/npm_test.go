@@ -1,7 +1,6 @@
 package npm
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -13,12 +12,8 @@ func TestVersion(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
 		path := filepath.Join(dir, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		systest.MakeDir(t, filepath.Dir(path))
+		systest.WriteFile(t, path, text)
 	}
 	write("a/package.json", `{"name": "@x/agent", "version": "1.2.3"}`)
 	write("a/dist/package.json", `{"type": "module"}`)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"pollux/internal/sys/proc"
+	"pollux/internal/sys/systest"
 )
 
 // parentRole makes the test binary a program that starts a child behind a wall.
@@ -113,12 +114,8 @@ func newPlace(t *testing.T) place {
 	root := t.TempDir()
 	p := place{filepath.Join(root, "inside"), filepath.Join(root, "outside")}
 	for _, dir := range []string{p.inside, p.outside} {
-		if err := os.MkdirAll(filepath.Join(dir, "empty"), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, "file"), []byte("old\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		systest.MakeDir(t, filepath.Join(dir, "empty"))
+		systest.WriteFile(t, filepath.Join(dir, "file"), "old\n")
 	}
 	return p
 }
@@ -213,9 +210,7 @@ func TestFiles(t *testing.T) {
 	needWall(t)
 	p := newPlace(t)
 	link := filepath.Join(p.inside, "link")
-	if err := os.Symlink(filepath.Join(p.outside, "file"), link); err != nil {
-		t.Fatal(err)
-	}
+	systest.Link(t, filepath.Join(p.outside, "file"), link)
 	out, err := p.sh(t, []string{filepath.Join(p.inside, "missing"), link}, "echo new > file; cat file; echo x > $in/file; echo x > $in/missing")
 	if state(t, p.outside) != "empty file new\n" || state(t, p.inside) != "empty file link old\n" || err == nil {
 		t.Errorf("outside is %q, inside %q: %s", state(t, p.outside), state(t, p.inside), out)
@@ -246,9 +241,7 @@ func TestStrangePaths(t *testing.T) {
 	for _, name := range []string{"a b", "--", "-x", "a,b", "a\nb", "'\"$(x)`", "\xff\xfe", "ä", "a=b:c", "%s\\"} {
 		t.Run(fmt.Sprintf("%q", name), func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), name)
-			if err := os.Mkdir(dir, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			systest.MakeDir(t, dir)
 			cmd := exec.Command("sh", "-c", `printf %s "$1$V$*" > "$2/f"`, "--", name, dir)
 			cmd.Env = []string{"V=" + name, "PATH=" + os.Getenv("PATH")}
 			if err := Enclose(cmd, Self, Gate{Writable: []string{dir}}); err != nil {

@@ -11,6 +11,7 @@ import (
 	"pollux/internal/agent/agenttest"
 	"pollux/internal/agent/program"
 	"pollux/internal/doctor"
+	"pollux/internal/sys/systest"
 )
 
 // The version comes from the package of the command. Without a package, the command prints it.
@@ -27,9 +28,7 @@ func TestProgram(t *testing.T) {
 	write("pkg/package.json", `{"name": "x", "version": "1.2.3"}`)
 	write("pkg/bin/run.js", "#!/bin/sh\necho it must not run >&2; exit 1\n")
 	bin := filepath.Join(dir, "bin")
-	if err := os.Mkdir(bin, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	systest.MakeDir(t, bin)
 	packaged := filepath.Join(bin, "packaged")
 	if runtime.GOOS == "windows" { // as npm does it
 		write("bin/node.exe", "")

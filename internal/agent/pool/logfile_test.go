@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"pollux/internal/sys/systest"
 )
 
 // Some agents write to files what they do not say elsewhere: a model without quota delayed a question
@@ -40,9 +42,7 @@ func TestLogs(t *testing.T) {
 		want[name] += text
 	}
 	check("without a directory")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	systest.MakeDir(t, dir)
 	says("one.log", "at the start\n")
 	check("at the start")
 	says("one.log", "Attempt 1 failed\n")

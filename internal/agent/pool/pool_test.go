@@ -480,12 +480,8 @@ func TestWarmAsksNothingUnderItsLock(t *testing.T) {
 	})
 	// From now on the CLI is a new one, which does not print its version yet.
 	before := asked()
-	if err := os.Remove(cli + ".open"); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chtimes(cli, time.Time{}, time.Now().Add(time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	systest.Remove(t, cli+".open")
+	systest.SetTime(t, cli, time.Now().Add(time.Hour))
 	cancel()
 	<-ended
 	s.Until("a question for the version", func() bool { return asked() > before })

@@ -140,9 +140,7 @@ func TestAutocrlf(t *testing.T) {
 	// git reads each file once more, to learn that it is as it was committed.
 	now := time.Now().Add(time.Hour)
 	for name := range files {
-		if err := os.Chtimes(filepath.Join(dir, name), now, now); err != nil {
-			t.Fatal(err)
-		}
+		systest.SetTime(t, filepath.Join(dir, name), now)
 	}
 	index := systest.ReadFile(t, filepath.Join(dir, ".git", "index"))
 	written := func(t *testing.T, task *Task) (Set, error) {
@@ -284,9 +282,7 @@ func TestDiffOfAnIgnoredDirectory(t *testing.T) {
 func TestSnapshotIsNotDisturbedByGit(t *testing.T) {
 	dir := changetest.Project(t, true, map[string]string{"a.txt": "one\n"})
 	nested := filepath.Join(dir, "nested")
-	if err := os.Mkdir(nested, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	systest.MakeDir(t, nested)
 	changetest.Git(t, nested, "init", "-q")
 	for name, text := range map[string]string{"f": "x", ".gitignore": "*.log\n"} {
 		systest.WriteFile(t, filepath.Join(nested, name), text)
@@ -369,9 +365,7 @@ func TestSnapshotSeesCorners(t *testing.T) {
 			addSubmodule(t, dir, "mod")
 		}, "mod/f"},
 		"nested repository": {func(t *testing.T, dir string) {
-			if err := os.Mkdir(filepath.Join(dir, "nested"), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			systest.MakeDir(t, filepath.Join(dir, "nested"))
 			changetest.Git(t, filepath.Join(dir, "nested"), "init", "-q")
 			systest.WriteFile(t, filepath.Join(dir, "nested", "f"), "")
 		}, "nested/f"},
@@ -392,9 +386,7 @@ func TestSnapshotSeesCorners(t *testing.T) {
 		}, "../.git/hooks/pre-commit"},
 		"the configuration": {func(*testing.T, string) {}, ".git/config"},
 		"a long path": {func(t *testing.T, dir string) {
-			if err := os.MkdirAll(filepath.Join(dir, longDir), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			systest.MakeDir(t, filepath.Join(dir, longDir))
 		}, longDir + "f"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -34,10 +34,7 @@ func TestMain(m *testing.M) {
 // shell's ulimit.
 func child(t *testing.T, name, limit, dir string) *exec.Cmd {
 	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	exe := systest.Self(t)
 	cmd := exec.Command(exe, dir)
 	if limit != "" {
 		if runtime.GOOS == "windows" {
@@ -71,9 +68,7 @@ func backdate(t *testing.T, j *Journal, id string, ago time.Duration) string {
 		if info, err := os.Lstat(name); err == nil && info.Mode()&os.ModeSymlink != 0 {
 			continue
 		}
-		if err := os.Chtimes(name, at, at); err != nil {
-			t.Fatal(err)
-		}
+		systest.SetTime(t, name, at)
 	}
 	return id
 }

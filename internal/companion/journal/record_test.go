@@ -51,9 +51,7 @@ func TestRecord(t *testing.T) {
 	if r.Has("lost") {
 		t.Error("it has a text that could not be written")
 	}
-	if err := os.Remove(j.dir); err != nil {
-		t.Fatal(err)
-	}
+	systest.Remove(t, j.dir)
 	sync("")
 	want("lost", Accepted, false)
 }

@@ -25,9 +25,7 @@ func TestWanted(t *testing.T) {
 			t.Errorf("with %s: %v", tt.program, got)
 		}
 	}
-	if err := os.Mkdir(filepath.Join(home, ".claude"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	systest.MakeDir(t, filepath.Join(home, ".claude"))
 	if !Wanted(dir, func(string) (string, error) { return "", os.ErrNotExist }) {
 		t.Error("with ~/.claude: false")
 	}

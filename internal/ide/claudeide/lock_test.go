@@ -106,9 +106,7 @@ func TestInSpelling(t *testing.T) {
 func TestLockFile(t *testing.T) {
 	dir := systest.Dir(t)
 	project := filepath.Join(dir, "project")
-	if err := os.Mkdir(project, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	systest.MakeDir(t, project)
 	alias := systest.Alias(t, project) // an agent has the real path
 	s, _ := publish(t, []string{alias}, nil)
 	path := filepath.Join(s.Dir, strconv.Itoa(s.port)+".lock")
@@ -179,9 +177,7 @@ func TestLockFileDeleted(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := f.folders(t)
-		if err := os.Remove(f.lockPath()); err != nil {
-			t.Fatal(err)
-		}
+		systest.Remove(t, f.lockPath())
 		time.Sleep(blocking.CheckInterval)
 		synctest.Wait()
 		if got := f.folders(t); got != before {
@@ -354,15 +350,11 @@ func TestPrune(t *testing.T) {
 	ours := place(t, dir, 1, killed)
 	leftover := filepath.Join(dir, disk.TempName())
 	kept := []string{place(t, dir, 2, "no JSON"), filepath.Join(dir, "3"), filepath.Join(dir, "4.json"), filepath.Join(dir, "5.lock")}
-	if err := os.Mkdir(kept[3], 0o700); err != nil {
-		t.Fatal(err)
-	}
+	systest.MakeDir(t, kept[3])
 	for _, path := range []string{kept[1], kept[2], leftover} {
 		systest.WriteFile(t, path, killed)
 	}
-	if err := os.Chtimes(leftover, time.Time{}, time.Now().Add(-2*disk.TempTTL)); err != nil {
-		t.Fatal(err)
-	}
+	systest.SetTime(t, leftover, time.Now().Add(-2*disk.TempTTL))
 	publish(t, []string{"/project"}, func(cfg *Config, _ *backend) { cfg.Dir = dir })
 	for _, path := range []string{ours, leftover} {
 		if exists(path) {
@@ -419,9 +411,7 @@ func TestDirectory(t *testing.T) {
 				if tt.fine {
 					return
 				}
-				if err := os.Remove(f.Dir); err != nil {
-					t.Fatal(err)
-				}
+				systest.Remove(t, f.Dir)
 				time.Sleep(blocking.CheckInterval)
 				synctest.Wait()
 				if !exists(f.lockPath()) {

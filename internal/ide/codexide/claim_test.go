@@ -30,9 +30,7 @@ type program struct {
 func listenAt(t *testing.T, path string) *program {
 	t.Helper()
 	if !sock.IsPipe(path) {
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		systest.MakeDir(t, filepath.Dir(path))
 	}
 	l, err := sock.Listen(path)
 	if err != nil {
@@ -99,9 +97,7 @@ func TestClaim(t *testing.T) {
 		}, errForeign},
 		{"a public directory", func(t *testing.T, path string) {
 			onlyFiles(t, path)
-			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			systest.MakeDir(t, filepath.Dir(path))
 			if err := os.Chmod(filepath.Dir(path), 0o777); err != nil {
 				t.Fatal(err)
 			}
@@ -160,9 +156,7 @@ func TestReplacedClaim(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	systest.Remove(t, path)
 	theirs := listenAt(t, path)
 	if c.held() {
 		t.Error("the claim is held")
@@ -231,14 +225,10 @@ func TestOwner(t *testing.T) {
 	}
 	if !sock.IsPipe(m.socket) { // a pipe cannot be replaced
 		// Another one comes, and goes.
-		if err := os.Remove(m.socket); err != nil {
-			t.Fatal(err)
-		}
+		systest.Remove(t, m.socket)
 		listenAt(t, m.socket)
 		waitNote(t, s, "another program")
-		if err := os.Remove(m.socket); err != nil {
-			t.Fatal(err)
-		}
+		systest.Remove(t, m.socket)
 		waitNote(t, s, "")
 		if got := m.ask(dir); got != "a.txt" {
 			t.Errorf("the agent receives %q", got)
@@ -263,9 +253,7 @@ func TestPreferred(t *testing.T) {
 	}
 	stat(t, m.first)
 	l.Close()
-	if err := os.Remove(m.first); err != nil {
-		t.Fatal(err)
-	}
+	systest.Remove(t, m.first)
 	waitNote(t, s, "")
 }
 

@@ -458,9 +458,7 @@ func TestOwnerFitsBest(t *testing.T) {
 	m := newMachine(t)
 	outer := project(t, "outer")
 	inner := filepath.Join(outer, "inner")
-	if err := os.Mkdir(inner, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	systest.MakeDir(t, inner)
 	m.start(newBackend(inner).with(filepath.Join(inner, "new")), "1-1.sock")
 	m.start(newBackend(outer).with(filepath.Join(outer, "outer")), "2-2.sock")
 	for dir, want := range map[string]string{inner: "new", outer: "outer"} {

@@ -3,7 +3,6 @@ package codexide
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,9 +14,7 @@ import (
 
 func TestNewContext(t *testing.T) {
 	dir := project(t, "a.txt", "b.txt")
-	if err := os.MkdirAll(filepath.Join(dir, "sub", "deep"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	systest.MakeDir(t, filepath.Join(dir, "sub", "deep"))
 	outside := project(t, "secret")
 	link := filepath.Join(dir, "link")
 	systest.Link(t, filepath.Join(outside, "secret"), link)

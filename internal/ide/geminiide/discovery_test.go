@@ -201,9 +201,7 @@ func TestPublishRefusesSomebodyElsesPlace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, _ := isolate(t)
-			if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			systest.MakeDir(t, filepath.Dir(dir))
 			place(t, dir)
 			_, err := Publish(Endpoint{Port: 1, PIDs: []int{1}})
 			if err == nil || !strings.Contains(err.Error(), "remove it") {

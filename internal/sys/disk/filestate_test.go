@@ -12,9 +12,7 @@ import (
 
 func TestDirLstat(t *testing.T) {
 	base := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(base, "sub", "deep"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	systest.MakeDir(t, filepath.Join(base, "sub", "deep"))
 	file := filepath.Join(base, "sub", "file")
 	systest.WriteFile(t, file, "text")
 	d, err := OpenDir(base)

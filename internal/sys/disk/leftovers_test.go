@@ -27,9 +27,7 @@ func place(t *testing.T, dir, name string, age time.Duration) string {
 		t.Fatal(err)
 	}
 	at := time.Now().Add(-age)
-	if err := os.Chtimes(path, at, at); err != nil {
-		t.Fatal(err)
-	}
+	systest.SetTime(t, path, at)
 	return path
 }
 
@@ -72,9 +70,7 @@ func TestTempFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	past := time.Now().Add(-2 * TempTTL)
-	if err := os.Chtimes(large, past, past); err != nil {
-		t.Fatal(err)
-	}
+	systest.SetTime(t, large, past)
 	old := []string{large, place(t, dir, TempName(), 2*TempTTL)}
 	kept := []string{place(t, dir, TempName(), 0)}
 	for _, name := range []string{

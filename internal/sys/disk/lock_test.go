@@ -1,7 +1,6 @@
 package disk
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -48,9 +47,7 @@ func TestRemoveDirWhileOthersLook(t *testing.T) {
 		}
 	}()
 	for range 100 {
-		if err := os.Mkdir(path, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		systest.MakeDir(t, path)
 		f, err := Lock(lock)
 		if err != nil {
 			t.Fatal(err)

@@ -95,9 +95,7 @@ func TestReplaceFileRemovesLeftovers(t *testing.T) {
 	age := func(path string) {
 		t.Helper()
 		past := time.Now().Add(-2 * TempTTL)
-		if err := os.Chtimes(path, past, past); err != nil {
-			t.Fatal(err)
-		}
+		systest.SetTime(t, path, past)
 	}
 	age(temp)
 	replace(t, other, "new")
@@ -124,9 +122,7 @@ func TestReplaceInStaysInside(t *testing.T) {
 	dir := t.TempDir()
 	inside, outside := filepath.Join(dir, "in"), filepath.Join(dir, "out")
 	for _, d := range []string{inside, outside} {
-		if err := os.Mkdir(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		systest.MakeDir(t, d)
 	}
 	write(t, filepath.Join(outside, "secret"), "old", 0o600)
 	names := []string{"../out/secret", filepath.Join(outside, "secret")}
@@ -285,9 +281,7 @@ func TestReplaceInSeesChanges(t *testing.T) {
 	if err := unchanged(root, "f", old); err == nil {
 		t.Error("another file is in its place")
 	}
-	if err := os.Remove(filepath.Join(dir, "f")); err != nil {
-		t.Fatal(err)
-	}
+	systest.Remove(t, filepath.Join(dir, "f"))
 	if err := unchanged(root, "f", old); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the file is gone: %v", err)
 	}

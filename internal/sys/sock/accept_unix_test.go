@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"pollux/internal/sys/systest"
 )
 
 func TestListenPrivate(t *testing.T) {
@@ -27,9 +29,7 @@ func TestListenPrivate(t *testing.T) {
 	killed.SetUnlinkOnClose(false)
 	killed.Close()
 	old := time.Now().Add(-time.Minute)
-	if err := os.Chtimes(left, old, old); err != nil {
-		t.Fatal(err)
-	}
+	systest.SetTime(t, left, old)
 	one, scheme, address, err := ListenPrivate("test")
 	if err != nil {
 		t.Fatal(err)

@@ -87,9 +87,7 @@ func TestSocket(t *testing.T) {
 	if _, err := Dial(t.Context(), path); !Refused(err) || !RefusesConnections(path) {
 		t.Errorf("a socket without a listener: %v", err)
 	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	systest.Remove(t, path)
 	if _, err := Dial(t.Context(), path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no socket: %v", err)
 	}

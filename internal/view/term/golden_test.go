@@ -11,6 +11,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"pollux/internal/editor"
+	"pollux/internal/sys/systest"
 )
 
 var update = flag.Bool("update", false, "write the golden screens")
@@ -79,9 +80,7 @@ func TestGoldenScreens(t *testing.T) {
 			}
 			path := filepath.Join("testdata", test.name+".golden")
 			if *update {
-				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				systest.WriteFile(t, path, got)
 			}
 			want, err := os.ReadFile(path)
 			if err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"pollux/internal/editor"
 	"pollux/internal/inputline"
+	"pollux/internal/sys/systest"
 )
 
 func TestMain(m *testing.M) {
@@ -138,18 +139,10 @@ func newDesk(t *testing.T) *desk {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(short) })
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := systest.Dir(t)
 	d := &desk{t, dir, filepath.Join(short, "s"), filepath.Join(dir, "codex"), filepath.Join(dir, "typed")}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(self, d.bin); err != nil {
-		t.Fatal(err)
-	}
+	self := systest.Self(t)
+	systest.Link(t, self, d.bin)
 	d.tmux("-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "24", "-c", dir,
 		"-e", "TMUX_TEST_LOG="+d.in, "-e", "PS1=shell$ ", "-e", "HISTFILE=", "bash", "--norc", "--noprofile")
 	t.Cleanup(func() { d.tmux("kill-server") })

@@ -26,14 +26,10 @@ func home(t *testing.T, files map[string]string) (project string) {
 	inJSON := strings.ReplaceAll(root, `\`, `\\`)
 	for name, text := range files {
 		path := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		systest.MakeDir(t, filepath.Dir(path))
 		systest.WriteFile(t, path, strings.ReplaceAll(text, "ROOT", inJSON))
 	}
-	if err := os.MkdirAll(project, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	systest.MakeDir(t, project)
 	t.Setenv("GEMINI_CLI_HOME", filepath.Join(root, "home"))
 	t.Setenv("GEMINI_CLI_SYSTEM_SETTINGS_PATH", filepath.Join(root, "system", "settings.json"))
 	for _, key := range []string{"GEMINI_CLI_TRUST_WORKSPACE", "GEMINI_RESTRICTED_MODE", "GEMINI_CLI_TRUSTED_FOLDERS_PATH", "GEMINI_CLI_SYSTEM_DEFAULTS_PATH"} {

@@ -167,9 +167,7 @@ func TestClaude(t *testing.T) {
 		}, []string{"failed lock"}},
 		"a directory that is a file": {func(r *room) {
 			dir := filepath.Join(r.home, ".claude", "ide")
-			if err := os.Remove(dir); err != nil {
-				r.t.Fatal(err)
-			}
+			systest.Remove(r.t, dir)
 			systest.WriteFile(r.t, dir, "")
 		}, []string{"failed companion", "failed directory"}},
 	} {

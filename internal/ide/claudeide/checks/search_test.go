@@ -92,9 +92,7 @@ func TestSearch(t *testing.T) {
 			for port, text := range tt.locks {
 				path := place(t, filepath.Join(home, ".claude", "ide"), port, text)
 				changed := time.Now().Add(-time.Duration(port) * time.Minute)
-				if err := os.Chtimes(path, changed, changed); err != nil {
-					t.Fatal(err)
-				}
+				systest.SetTime(t, path, changed)
 			}
 			s := search{dir: dir, spelling: tt.spelling, getenv: getenv(tt.env)}
 			if got := ports(s.claude()); len(got) != len(tt.claude) || len(got) > 0 && got[0] != tt.claude[0] {

@@ -28,9 +28,7 @@ func TestMain(m *testing.M) { systest.VerifyTestMain(m) }
 func listen(t *testing.T, path, answer string) {
 	t.Helper()
 	if !sock.IsPipe(path) {
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		systest.MakeDir(t, filepath.Dir(path))
 	}
 	l, err := sock.Listen(path)
 	if err != nil {
@@ -156,9 +154,7 @@ func TestCodex(t *testing.T) {
 			listen(t, filepath.Join(os.Getenv("CODEX_HOME"), "ipc", "ipc.sock"), hasFolder)
 		}},
 		"a socket without a server": {want: []string{"failed socket"}, make: func(t *testing.T) {
-			if err := os.MkdirAll(filepath.Dir(own(t)), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			systest.MakeDir(t, filepath.Dir(own(t)))
 			l, err := net.Listen("unix", own(t))
 			if err != nil {
 				t.Fatal(err)

@@ -131,9 +131,7 @@ func TestCopilot(t *testing.T) {
 			}
 			t.Cleanup(func() { os.RemoveAll(root) })
 			r := &room{t: t, home: root, project: filepath.Join(root, "project")}
-			if err := os.Mkdir(r.project, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			systest.MakeDir(t, r.project)
 			systest.SetHome(t, r.home)
 			t.Setenv("POLLUX_RUNTIME_DIR", filepath.Join(root, "run"))
 			t.Setenv("COPILOT_HOME", "")

@@ -64,9 +64,7 @@ func TestReplay(t *testing.T) {
 				env[k] = v
 			}
 			dir := filepath.Join(tmp, "gemini", "ide")
-			if err := os.MkdirAll(dir, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			systest.MakeDir(t, dir)
 			for _, f := range tt.files {
 				if f.pid < 0 {
 					f.pid = geminiide.IDEPID(self)

@@ -44,10 +44,7 @@ var roles = map[string]func(arg string, more ...string){
 
 func self(t *testing.T) string {
 	t.Helper()
-	path, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := systest.Self(t)
 	return path
 }
 
