@@ -272,17 +272,7 @@ func listenAt(t *testing.T, path string) *otherProgram {
 		t.Fatal(err)
 	}
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			conn.Write(bytes.Repeat([]byte{0}, 4))
-			conn.Close()
-		}
-	}()
-	t.Cleanup(func() { l.Close() })
+	systest.Serve(t, l, func(conn net.Conn) { conn.Write(bytes.Repeat([]byte{0}, 4)); conn.Close() })
 	file, err := os.Lstat(path)
 	if err != nil {
 		t.Fatal(err)

@@ -36,19 +36,7 @@ func (p *patient) newIDE(address string, folder string, change func(lock map[str
 		p.t.Fatal(err)
 	}
 	i := &ide{port: l.Addr().(*net.TCPAddr).Port}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			i.accepted.Add(1)
-			conn.Close()
-		}
-	}()
-	p.t.Cleanup(func() { l.Close(); <-ended })
+	systest.Serve(p.t, l, func(conn net.Conn) { i.accepted.Add(1); conn.Close() })
 	lock := map[string]any{
 		"pid": os.Getpid(), "workspaceFolders": []string{folder}, "ideName": "Other", "transport": "ws", "authToken": "x",
 	}

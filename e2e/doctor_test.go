@@ -216,9 +216,7 @@ func TestDoctor(t *testing.T) {
 	t.Parallel()
 	const dead = "1" // nobody listens on this port
 	root := func(p *patient) {
-		if os.Getuid() != 0 {
-			p.t.Skip("needs root")
-		}
+		systest.NeedRoot(p.t)
 	}
 	for name, tt := range map[string]struct {
 		make func(p *patient) // runs before the editor starts
@@ -492,9 +490,7 @@ func TestDoctorFix(t *testing.T) {
 // a token to a port that another user named, although an older CLI would.
 func TestDoctorTrustsNoFileOfAnother(t *testing.T) {
 	t.Parallel()
-	if os.Getuid() != 0 {
-		t.Skip("needs root")
-	}
+	systest.NeedRoot(t)
 	for name, want := range map[string]string{"the directory, too": "failed companion/directory", "a directory of mine": "failed companion/user"} {
 		t.Run(name, func(t *testing.T) {
 			p := newPatient(t)
@@ -634,9 +630,7 @@ func TestDoctorPlaces(t *testing.T) {
 	// Doctor names the owner of another user's companion. A user who has a
 	// companion sees no finding.
 	t.Run("a second user", func(t *testing.T) {
-		if os.Getuid() != 0 {
-			t.Skip("needs root")
-		}
+		systest.NeedRoot(t)
 		p := newPatient(t)
 		p.editor = p.edit(nil)
 		second := []string{"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"}
@@ -695,9 +689,7 @@ func TestDoctorContainer(t *testing.T) {
 // machine's directories, after a script that knows the root as $R.
 func (p *patient) chroot(script string) []string {
 	p.t.Helper()
-	if os.Getuid() != 0 {
-		p.t.Skip("needs root")
-	}
+	systest.NeedRoot(p.t)
 	root := filepath.Join(p.home, "root")
 	systest.MakeDir(p.t, root)
 	return []string{"unshare", "-m", "sh", "-ec", `R=` + root + `

@@ -119,9 +119,7 @@ func wantRenamed(t *testing.T, o outcome, dir string) {
 	}
 	o.apply(t, dir)
 	for name, want := range map[string]string{"greet.py": "def hello():\n    pass\n", "docs/hello.md": "# Hello\n"} {
-		if text, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(text) != want {
-			t.Errorf("%s holds %q, %v", name, text, err)
-		}
+		systest.WantFile(t, filepath.Join(dir, name), want)
 	}
 }
 
@@ -204,9 +202,7 @@ func TestPoolSSHLost(t *testing.T) {
 // file system. The socket of the host's pool is mounted into it, and the project under
 // another name.
 func TestPoolContainer(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("needs root")
-	}
+	systest.NeedRoot(t)
 	var project string
 	model := func(r fakemodel.Request) fakemodel.Reply {
 		if strings.Contains(r.Prompt, "rename") {

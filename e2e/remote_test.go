@@ -89,9 +89,7 @@ func (f remoteCLI) check(cli *terminal) {
 // file system, in which the project has another path. The companion's socket is
 // mounted into it.
 func TestRemoteContainer(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("needs root")
-	}
+	systest.NeedRoot(t)
 	here := "/workspaces/app/f.txt"
 	w := newWorld(t, write(&here, "one\ntwo\n"))
 	f := remoteCLI{world: w, file: w.file("f.txt", "one\n"), here: here}

@@ -205,9 +205,7 @@ func TestReviewEndsWhileEditing(t *testing.T) {
 			if len(kept) != 1 {
 				t.Fatalf("kept: %v", kept)
 			}
-			if text, _ := os.ReadFile(kept[0]); string(text) != "my words" {
-				t.Errorf("kept %q", text)
-			}
+			systest.WantFile(t, kept[0], "my words")
 			if args != nil {
 				s.see("any key ends") // after the user has had time to read it
 			}

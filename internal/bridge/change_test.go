@@ -213,9 +213,7 @@ func TestDiffOfASubdirectory(t *testing.T) {
 	systest.WriteFile(t, patch, a.Changes.Diff)
 	changetest.Git(t, sub, "apply", patch)
 	for path, want := range map[string]string{filepath.Join(dir, "a.txt"): "one\n", filepath.Join(sub, "a.txt"): "1\n"} {
-		if got, err := os.ReadFile(path); err != nil || string(got) != want {
-			t.Errorf("%s is %q, %v", path, got, err)
-		}
+		systest.WantFile(t, path, want)
 	}
 }
 

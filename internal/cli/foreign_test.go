@@ -35,17 +35,7 @@ func newStranger(t *testing.T, dir string) *stranger {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var serving sync.WaitGroup
-	t.Cleanup(func() { l.Close(); serving.Wait() })
-	serving.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			serving.Go(func() { s.serve(conn) })
-		}
-	})
+	systest.Serve(t, l, s.serve)
 	return s
 }
 
@@ -98,9 +88,7 @@ func TestForeignSocketsAreRefused(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("another user must own the socket's pipe there, and Wine has one user")
 	}
-	if os.Getuid() != 0 {
-		t.Skip("needs root")
-	}
+	systest.NeedRoot(t)
 	quiet(t)
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o777); err != nil {

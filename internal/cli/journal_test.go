@@ -115,7 +115,6 @@ func TestJournalRestoreAfterALinkChanged(t *testing.T) {
 	dir := realTempDir(t)
 	project, elsewhere := filepath.Join(dir, "project"), filepath.Join(dir, "elsewhere")
 	for _, d := range []string{project, elsewhere} {
-		systest.MakeDir(t, d)
 		systest.WriteFile(t, filepath.Join(d, "f"), "old\n")
 	}
 	path := filepath.Join(project, "f")
@@ -136,24 +135,20 @@ func TestJournalRestoreAfterALinkChanged(t *testing.T) {
 	if !strings.Contains(errs, actual) || !strings.Contains(errs, "--to") {
 		t.Errorf("restore says %q", errs)
 	}
-	if got, _ := os.ReadFile(actual); string(got) != "old\n" {
-		t.Errorf("a file elsewhere holds %q", got)
-	}
+	systest.WantFile(t, actual, "old\n")
 
 	// With --to, the file is written and its real path is printed.
 	_, errs = pollux(t, "journal", "restore", id, "--to", path)
 	if !strings.Contains(errs, "wrote "+actual+"\n") {
 		t.Errorf("restore says %q", errs)
 	}
-	if got, _ := os.ReadFile(actual); string(got) != "new\n" {
-		t.Errorf("the file holds %q", got)
-	}
+	systest.WantFile(t, actual, "new\n")
 	if e, err := j.Get(id); err != nil || !e.Unwritten {
 		t.Errorf("the file of the proposal was not written, and the entry is %+v, %v", e, err)
 	}
 	_, undo, _ := strings.Cut(strings.TrimSuffix(errs, "`\n"), "`pollux journal restore ")
-	if pollux(t, "journal", "restore", undo); read(t, actual) != "old\n" {
-		t.Errorf("after the undo the file holds %q", read(t, actual))
+	if pollux(t, "journal", "restore", undo); systest.ReadFile(t, actual) != "old\n" {
+		t.Errorf("after the undo the file holds %q", systest.ReadFile(t, actual))
 	}
 
 	// When the directory is restored, the text goes to its file.
@@ -162,21 +157,12 @@ func TestJournalRestoreAfterALinkChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, errs = pollux(t, "journal", "restore", id)
-	if !strings.Contains(errs, "wrote "+path+"\n") || read(t, path) != "new\n" {
-		t.Errorf("restore says %q, the file holds %q", errs, read(t, path))
+	if !strings.Contains(errs, "wrote "+path+"\n") || systest.ReadFile(t, path) != "new\n" {
+		t.Errorf("restore says %q, the file holds %q", errs, systest.ReadFile(t, path))
 	}
 	if e, err := j.Get(id); err != nil || e.Unwritten {
 		t.Errorf("the file is written, and the entry is %+v, %v", e, err)
 	}
-}
-
-func read(t *testing.T, path string) string {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Error(err)
-	}
-	return string(data)
 }
 
 // steering sets a terminal's title, clipboard and colours, moves the cursor back,
@@ -239,8 +225,8 @@ func TestJournalRestorePrintsPathsSafely(t *testing.T) {
 	}
 	_, errs := pollux(t, "journal", "restore", id)
 	safe("restore", errs)
-	if read(t, path) != "text\n" {
-		t.Errorf("the file holds %q", read(t, path))
+	if systest.ReadFile(t, path) != "text\n" {
+		t.Errorf("the file holds %q", systest.ReadFile(t, path))
 	}
 	missing := polluxFails(t, "journal", "restore", id, "--to", filepath.Join(path, "x"))
 	safe("restore to a missing directory", missing)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"pollux/internal/editor"
+	"pollux/internal/sys/systest"
 )
 
 // A silentHost has an agent that does not ask, and knows why.
@@ -43,7 +44,7 @@ func TestSilent(t *testing.T) {
 	wait := func(want string) {
 		t.Helper()
 		for {
-			if all := receive(t, announced).Clients; len(all) == 1 && all[0].Silent == want {
+			if all := systest.Receive(t, announced).Clients; len(all) == 1 && all[0].Silent == want {
 				return
 			}
 		}
@@ -52,7 +53,7 @@ func TestSilent(t *testing.T) {
 	s.pid, s.dir = 1, c.dir
 	c.connect(t, s)
 	wait("it is in auto mode")
-	if m := receive(t, warned); m != (editor.Message{Level: "warning", Text: "it is in auto mode"}) {
+	if m := systest.Receive(t, warned); m != (editor.Message{Level: "warning", Text: "it is in auto mode"}) {
 		t.Errorf("the message is %+v", m)
 	}
 	if err := c.Propose(s, Proposal{Path: filepath.Join(c.dir, "a.txt"), Text: "new\n"}); err != nil {
@@ -66,7 +67,7 @@ func TestSilent(t *testing.T) {
 	if got := c.Status().Clients[0].Silent; got != `"don't ask again"` {
 		t.Errorf("after the answer the status says %q", got)
 	}
-	if m := receive(t, warned); m.Text != `"don't ask again"` {
+	if m := systest.Receive(t, warned); m.Text != `"don't ask again"` {
 		t.Errorf("the message is %+v", m)
 	}
 }
@@ -129,7 +130,7 @@ func TestWaiting(t *testing.T) {
 		}
 	}
 	propose("a.txt")
-	if got := receive(t, waiting); got != "Fake a.txt" {
+	if got := systest.Receive(t, waiting); got != "Fake a.txt" {
 		t.Errorf("it says %q", got)
 	}
 	c.attach(t, editor.InitializeParams{Diff: true}, editor.Handler{DiffOpen: func(editor.Diff) error { return nil }})

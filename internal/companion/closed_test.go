@@ -9,6 +9,7 @@ import (
 
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
+	"pollux/internal/sys/systest"
 )
 
 // After a "No" in the agent's terminal, the journal said that the file holds another text
@@ -33,13 +34,13 @@ func testHowAClosedChangeEnded(t *testing.T) {
 		{"something else", func(path string) (string, error) { return c.Withdraw(s, path) }, "other\n", ""},
 	} {
 		path := filepath.Join(c.dir, tt.name)
-		writeFile(t, path, "old\n")
+		systest.WriteFile(t, path, "old\n")
 		ids[tt.name] = c.propose(t, s, v, Proposal{Path: path, Text: "new\n"}).ID
 		if _, err := tt.end(path); err != nil {
 			t.Fatal(err)
 		}
 		if tt.write != "" {
-			writeFile(t, path, tt.write)
+			systest.WriteFile(t, path, tt.write)
 		}
 		defer func() {
 			if e, err := c.journal.Get(ids[tt.name]); err != nil || e.State != journal.Closed || e.Ending != tt.want {
@@ -71,9 +72,9 @@ func TestDontAskAgainInTheTerminal(t *testing.T) {
 		if _, err := c.Withdraw(s, path); err != nil {
 			t.Fatal(err)
 		}
-		writeFile(t, path, "new\n")
+		systest.WriteFile(t, path, "new\n")
 		c.close()
-		if text := receive(t, v.texts); text != `"don't ask again"` {
+		if text := systest.Receive(t, v.texts); text != `"don't ask again"` {
 			t.Errorf("the view reads %q", text)
 		}
 	})
@@ -95,31 +96,31 @@ func TestYesInTheTerminalWithoutTheEdits(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c, v, s := newReview(t)
 				path := filepath.Join(c.dir, "f")
-				writeFile(t, path, "old\n")
+				systest.WriteFile(t, path, "old\n")
 				d := c.propose(t, s, v, Proposal{Path: path, Text: "new\n"})
 				v.edits(t, d, tt.edited)
 				if _, err := c.Withdraw(s, path); err != nil {
 					t.Fatal(err)
 				}
-				writeFile(t, path, tt.written)
-				receive(t, v.closed)
+				systest.WriteFile(t, path, tt.written)
+				systest.Receive(t, v.closed)
 				c.close()
 				if e, err := c.journal.Get(d.ID); err != nil || e.Unwritten != tt.warns {
 					t.Errorf("the journal has %+v, %v", e, err)
 				}
 				if !tt.warns {
 					if len(v.all) > 0 {
-						t.Errorf("a message: %+v", receive(t, v.all))
+						t.Errorf("a message: %+v", systest.Receive(t, v.all))
 					}
 					return
 				}
-				if m := receive(t, v.all); m.Diff != d.ID || !m.Unwritten || !strings.Contains(m.Text, "without your edits") {
+				if m := systest.Receive(t, v.all); m.Diff != d.ID || !m.Unwritten || !strings.Contains(m.Text, "without your edits") {
 					t.Errorf("the message is %+v", m)
 				}
 				if res, err := v.Save(t.Context(), editor.DiffAccept{ID: d.ID}); err != nil || res.Status != editor.StatusAccepted {
 					t.Fatalf("%+v, %v", res, err)
 				}
-				holds(t, path, tt.edited)
+				systest.WantFile(t, path, tt.edited)
 				c.settled(t, v, d, "was written now")
 			})
 		})
@@ -133,10 +134,10 @@ func TestEndIsNoRejection(t *testing.T) {
 	path := filepath.Join(c.dir, "f")
 	d := c.propose(t, s, v, Proposal{Path: path, Text: "new\n"})
 	c.Stop()
-	if got := receive(t, v.closed); got != (editor.DiffClose{ID: d.ID, Reason: editor.ReasonEnded}) {
+	if got := systest.Receive(t, v.closed); got != (editor.DiffClose{ID: d.ID, Reason: editor.ReasonEnded}) {
 		t.Errorf("closed %+v", got)
 	}
-	if got := receive(t, s.outcomes); got.Outcome != (Outcome{}) {
+	if got := systest.Receive(t, s.outcomes); got.Outcome != (Outcome{}) {
 		t.Errorf("the agent received %+v", got)
 	}
 	if e, err := c.journal.Get(d.ID); err != nil || e.State != journal.Orphaned {

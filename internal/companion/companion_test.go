@@ -234,7 +234,7 @@ func (w *world) propose(c *cli, e *plugin, path, text string) editor.Diff {
 	if err := c.openDiff(path, text); err != nil {
 		w.t.Fatal(err)
 	}
-	return get(w.t, e.opened)
+	return systest.Receive(w.t, e.opened)
 }
 
 func (w *world) accepts(e *plugin, d editor.Diff, text string) {
@@ -278,14 +278,14 @@ func (e *plugin) types(d editor.Diff, text string) {
 // reads checks the next message to the user.
 func (e *plugin) reads(t *testing.T, part string) {
 	t.Helper()
-	if text := get(t, e.texts); !strings.Contains(text, part) {
+	if text := systest.Receive(t, e.texts); !strings.Contains(text, part) {
 		t.Errorf("the user reads %q, want %q", text, part)
 	}
 }
 
 func (w *world) wantClosed(e *plugin, d editor.Diff, reason string) {
 	w.t.Helper()
-	if cl := get(w.t, e.closed); cl.ID != d.ID || cl.Reason != reason {
+	if cl := systest.Receive(w.t, e.closed); cl.ID != d.ID || cl.Reason != reason {
 		w.t.Errorf("closed %+v, want %s: %s", cl, d.ID, reason)
 	}
 }
@@ -315,29 +315,11 @@ func settle(t *testing.T, e *plugin) {
 	}
 }
 
-func get[T any](t *testing.T, c <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(30 * time.Second):
-		t.Fatal("nothing came")
-		panic("unreachable")
-	}
-}
-
-func wantSays(t *testing.T, err error, says string) {
-	t.Helper()
-	if err == nil || !strings.Contains(err.Error(), says) {
-		t.Errorf("error %v, want one that says %q", err, says)
-	}
-}
-
 func TestOpenDiffRefusals(t *testing.T) {
 	w := newWorld(t, nil)
 	c := w.connect()
 	good := w.file("f", "x\n")
-	wantSays(t, c.openDiff(good, "y"), "pollux run") // no client shows diffs
+	systest.WantError(t, c.openDiff(good, "y"), "pollux run") // no client shows diffs
 	e := w.attach(true)
 	for _, tt := range []struct{ path, says string }{
 		{"f", "absolute"},
@@ -346,12 +328,12 @@ func TestOpenDiffRefusals(t *testing.T) {
 		{w.project + "//link/..//f", "without .."},
 		{w.project + "/f/..", "without .."},
 	} {
-		wantSays(t, c.openDiff(tt.path, "y"), tt.says)
+		systest.WantError(t, c.openDiff(tt.path, "y"), tt.says)
 	}
 	e.mu.Lock()
 	e.fail = errors.New("the window is too small")
 	e.mu.Unlock()
-	wantSays(t, c.openDiff(good, "y"), "too small")
+	systest.WantError(t, c.openDiff(good, "y"), "too small")
 	if st := w.Status(); len(st.Diffs) != 0 {
 		t.Errorf("refused diffs are open: %+v", st.Diffs)
 	}
@@ -388,7 +370,7 @@ func TestAcceptRejectClose(t *testing.T) {
 	e.types(d, late)
 	c.closes(path, late)
 	_, err := c.closeDiff(path)
-	wantSays(t, err, "no diff is open")
+	systest.WantError(t, err, "no diff is open")
 
 	// No notification followed the close: the next one is the next diff's.
 	d = w.propose(c, e, path, "last\n")
@@ -488,13 +470,13 @@ func TestTwoEditorsSeeEachOther(t *testing.T) {
 	d := w.propose(c, one, path, "new\n")
 	w.edits(one, d, "mine\n")
 	two := w.attach(true)
-	if got := get(t, two.opened); got.ID != d.ID || got.Text() != "mine\n" || got.Proposed != "new\n" {
+	if got := systest.Receive(t, two.opened); got.ID != d.ID || got.Text() != "mine\n" || got.Proposed != "new\n" {
 		t.Errorf("the second editor was shown %+v", got)
 	}
 	if err := two.Edit(d.ID, "ours\n"); err != nil {
 		t.Fatal(err)
 	}
-	if ch := get(t, one.changed); ch.Content == nil || *ch.Content != "ours\n" {
+	if ch := systest.Receive(t, one.changed); ch.Content == nil || *ch.Content != "ours\n" {
 		t.Errorf("the first editor received %+v", ch)
 	}
 	// The CLI gets an answer when the last surface leaves, but not while one
@@ -514,19 +496,17 @@ func TestCLIGone(t *testing.T) {
 	path := w.file("f", "old\r\n")
 	d := w.propose(c, e, path, "new\n")
 	c.leave()
-	if ch := get(t, e.changed); ch.ID != d.ID || ch.State != editor.StateOrphaned {
+	if ch := systest.Receive(t, e.changed); ch.ID != d.ID || ch.State != editor.StateOrphaned {
 		t.Errorf("the editor received %+v", ch)
 	}
 	e.reads(t, "kept")
 	_, err := e.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: "new\n"})
-	wantSays(t, err, "diff/save")
+	systest.WantError(t, err, "diff/save")
 	var res editor.DiffAcceptResult
 	if err := e.Call(t.Context(), editor.MethodDiffSave, editor.DiffAccept{ID: d.ID, Content: "saved\n"}, &res); err != nil || res.Status != editor.StatusAccepted {
 		t.Fatalf("save = %+v, %v", res, err)
 	}
-	if got, _ := os.ReadFile(path); string(got) != "saved\r\n" {
-		t.Errorf("the file holds %q", got)
-	}
+	systest.WantFile(t, path, "saved\r\n")
 	entries, err := w.journal.List()
 	if err != nil || !slices.ContainsFunc(entries, func(e journal.Entry) bool { return e.State == journal.Replaced }) {
 		t.Errorf("the file's old text is not in the journal: %+v, %v", entries, err)
@@ -547,7 +527,7 @@ func TestRootsChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	actual, _ := filepath.EvalSymlinks(other)
-	if env := get(t, e.envs); env.Env["GEMINI_CLI_IDE_WORKSPACE_PATH"] != actual {
+	if env := systest.Receive(t, e.envs); env.Env["GEMINI_CLI_IDE_WORKSPACE_PATH"] != actual {
 		t.Errorf("the editor received %v", env.Env)
 	}
 	if err := e.Update(editor.Snapshot{Roots: []string{"relative"}}); err != nil {
@@ -566,7 +546,7 @@ func TestPageGetsNoToken(t *testing.T) {
 	if err := e.Update(editor.Snapshot{Roots: []string{t.TempDir()}}); err != nil {
 		t.Fatal(err)
 	}
-	get(t, e.envs)
+	systest.Receive(t, e.envs)
 	settle(t, page) // it has received what came before
 	if len(page.envs) > 0 {
 		t.Errorf("it receives %v", <-page.envs)
@@ -576,7 +556,7 @@ func TestPageGetsNoToken(t *testing.T) {
 func TestEditorNames(t *testing.T) {
 	for name, says := range map[string]string{"vscode": "vscode", "": "no name", "Neo Vim": "no name"} {
 		_, err := ide.Start(ide.Config{Editor: editor.Info{Name: name, DisplayName: "X"}, Journal: journal.New(t.TempDir())})
-		wantSays(t, err, says)
+		systest.WantError(t, err, says)
 	}
 }
 
@@ -622,7 +602,7 @@ func TestAcceptAsTheCLIEnds(t *testing.T) {
 		closed := make(chan bool, 1)
 		go func() { c.leave(); closed <- true }()
 		e.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: "mine\n"})
-		get(t, closed)
+		systest.Receive(t, closed)
 		if text, err := w.journal.Text(d.ID); err != nil || text != "mine\n" {
 			t.Fatalf("the journal has %q, %v", text, err)
 		}
@@ -711,18 +691,18 @@ func TestDoorErrors(t *testing.T) {
 	go w.Attach(theirs)
 	c := editor.NewClient(mine, editor.Handler{})
 	defer func() { c.Close(); <-c.Done() }()
-	wantSays(t, c.Call(t.Context(), editor.MethodStatus, nil, nil), "initialize first")
-	wantSays(t, c.Call(t.Context(), editor.MethodInitialize, map[string]any{"protocol": 99}, nil), "update")
+	systest.WantError(t, c.Call(t.Context(), editor.MethodStatus, nil, nil), "initialize first")
+	systest.WantError(t, c.Call(t.Context(), editor.MethodInitialize, map[string]any{"protocol": 99}, nil), "update")
 	if _, err := c.Initialize(t.Context(), editor.InitializeParams{}); err != nil {
 		t.Fatal(err)
 	}
 	_, err := c.Initialize(t.Context(), editor.InitializeParams{})
-	wantSays(t, err, "before")
-	wantSays(t, c.Call(t.Context(), "no/such", nil, nil), "unknown method")
-	wantSays(t, c.Call(t.Context(), editor.MethodDiffReject, map[string]any{"id": 7}, nil), "diff/reject")
-	wantSays(t, c.Reject(t.Context(), "none"), "no such diff")
-	wantSays(t, c.Call(t.Context(), editor.MethodContextEvent, editor.ContextEvent{Event: "jump"}, nil), "focus")
-	wantSays(t, c.Call(t.Context(), editor.MethodReviewLink, nil, nil), "no review page")
+	systest.WantError(t, err, "before")
+	systest.WantError(t, c.Call(t.Context(), "no/such", nil, nil), "unknown method")
+	systest.WantError(t, c.Call(t.Context(), editor.MethodDiffReject, map[string]any{"id": 7}, nil), "diff/reject")
+	systest.WantError(t, c.Reject(t.Context(), "none"), "no such diff")
+	systest.WantError(t, c.Call(t.Context(), editor.MethodContextEvent, editor.ContextEvent{Event: "jump"}, nil), "focus")
+	systest.WantError(t, c.Call(t.Context(), editor.MethodReviewLink, nil, nil), "no review page")
 	if err := c.Notify("future/notification", nil); err != nil {
 		t.Fatal(err)
 	}
@@ -767,7 +747,7 @@ func TestModel(t *testing.T) {
 					if open {
 						states[d.ID] = journal.Superseded
 					}
-					d = get(t, e.opened)
+					d = systest.Receive(t, e.opened)
 					if d.Path != path || d.Proposed != text {
 						t.Fatalf("step %d: shown %+v", step, d)
 					}
@@ -854,11 +834,11 @@ func TestCloseBeforeOpenHasAnswered(t *testing.T) {
 	}
 	closed := make(chan error, 1)
 	go func() { _, err := c.closeDiff(path); closed <- err }()
-	if err := get(t, opened); err != nil {
+	if err := systest.Receive(t, opened); err != nil {
 		t.Errorf("openDiff = %v", err)
 	}
 	e.mu.Unlock()
-	if err := get(t, closed); err != nil {
+	if err := systest.Receive(t, closed); err != nil {
 		t.Errorf("closeDiff = %v", err)
 	}
 }
@@ -898,7 +878,7 @@ func TestSetRootsTriesAgain(t *testing.T) {
 		systest.Remove(t, path)
 	}
 	update()
-	if got := get(t, e.envs); got.Env["GEMINI_CLI_IDE_WORKSPACE_PATH"] != roots[0] {
+	if got := systest.Receive(t, e.envs); got.Env["GEMINI_CLI_IDE_WORKSPACE_PATH"] != roots[0] {
 		t.Errorf("the environment says %q", got.Env["GEMINI_CLI_IDE_WORKSPACE_PATH"])
 	}
 	if got := w.Roots(); !slices.Equal(got, roots) {

@@ -12,6 +12,7 @@ import (
 
 	"pollux/internal/companion"
 	"pollux/internal/editor"
+	"pollux/internal/sys/systest"
 )
 
 // A deaf holds the standard streams of a plugin that reads nothing. Closing the
@@ -93,7 +94,7 @@ func TestSlowClientGetsWhatStillWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	io.WriteString(conn, `{"jsonrpc":"2.0","id":2,"method":"status"}`+"\n")
-	waitUntil(t, func() bool { return w.Attached() == 2 })
+	systest.Until(t, func() bool { return w.Attached() == 2 })
 	path := w.file("f", "old\n")
 	for i := range 5 {
 		if err := c.openDiff(path, fmt.Sprintf("new %d\n", i)); err != nil {
@@ -102,7 +103,7 @@ func TestSlowClientGetsWhatStillWaits(t *testing.T) {
 	}
 	var last editor.Diff
 	for range 5 {
-		last = get(t, e.opened)
+		last = systest.Receive(t, e.opened)
 	}
 	if err := e.Edit(last.ID, "edited\n"); err != nil {
 		t.Fatal(err)
@@ -144,7 +145,7 @@ func TestRetire(t *testing.T) {
 	w := newWorld(t, nil)
 	conn, ended := w.pipe()
 	go io.Copy(io.Discard, conn)
-	waitUntil(t, func() bool { return len(w.Status().Surfaces) == 1 })
+	systest.Until(t, func() bool { return len(w.Status().Surfaces) == 1 })
 	left := w.Retire("x")
 	conn.Close()
 	returns(t, "the client has not left", func() { <-left; <-ended })

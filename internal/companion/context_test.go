@@ -22,7 +22,7 @@ func files(t *testing.T, names ...string) []string {
 	paths := make([]string, len(names))
 	for i, n := range names {
 		paths[i] = filepath.Join(dir, n)
-		writeFile(t, paths[i], "")
+		systest.WriteFile(t, paths[i], "")
 	}
 	return paths
 }
@@ -309,7 +309,7 @@ func TestEventsAreBounded(t *testing.T) {
 
 func TestExcluded(t *testing.T) {
 	dir := t.TempDir()
-	write := func(name, text string) { writeFile(t, filepath.Join(dir, name), text) }
+	write := func(name, text string) { systest.WriteFile(t, filepath.Join(dir, name), text) }
 	write(".git/info/exclude", "excluded\n")
 	write(".gitignore", "# comment\n*.log\n!keep.log\n/build/\nnested/*.tmp\n")
 	write(".geminiignore", "private/\n")

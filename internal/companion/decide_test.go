@@ -27,17 +27,17 @@ func TestAcceptedButNotWritten(t *testing.T) {
 	d := w.propose(c, e, path, "new\n")
 	w.accepts(e, d, "mine\n")
 	for _, view := range []*plugin{e, other} {
-		if ch := get(t, view.changed); ch.ID != d.ID || ch.State != editor.StateAccepted {
+		if ch := systest.Receive(t, view.changed); ch.ID != d.ID || ch.State != editor.StateAccepted {
 			t.Errorf("after the accept: %+v", ch)
 		}
 	}
 	_, err := other.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: "yours\n"})
-	wantSays(t, err, "accepted already")
-	wantSays(t, other.Reject(t.Context(), d.ID), "accepted already")
+	systest.WantError(t, err, "accepted already")
+	systest.WantError(t, other.Reject(t.Context(), d.ID), "accepted already")
 	w.records(d, journal.Accepted, true)
 	for _, view := range []*plugin{e, other} {
 		w.wantClosed(view, d, editor.ReasonUnwritten)
-		if text := get(t, view.texts); !strings.Contains(text, path) || !strings.Contains(text, "pollux journal restore "+d.ID) {
+		if text := systest.Receive(t, view.texts); !strings.Contains(text, path) || !strings.Contains(text, "pollux journal restore "+d.ID) {
 			t.Errorf("the user reads %q", text)
 		}
 	}
@@ -127,7 +127,7 @@ func TestWhatCannotBeDisplayedIsAnsweredInTheTerminal(t *testing.T) {
 			if err := c.openDiff(path, tt.proposal); err != nil {
 				t.Fatal(err)
 			}
-			if text := get(t, e.texts); !strings.Contains(text, tt.says) || !strings.Contains(text, path) || !strings.Contains(text, "in the terminal") {
+			if text := systest.Receive(t, e.texts); !strings.Contains(text, tt.says) || !strings.Contains(text, path) || !strings.Contains(text, "in the terminal") {
 				t.Errorf("the user reads %q", text)
 			}
 			diffs := w.Status().Diffs
@@ -135,12 +135,12 @@ func TestWhatCannotBeDisplayedIsAnsweredInTheTerminal(t *testing.T) {
 				t.Fatalf("status has %+v", diffs)
 			}
 			late := w.attach(true)
-			if text := get(t, late.texts); !strings.Contains(text, tt.says) {
+			if text := systest.Receive(t, late.texts); !strings.Contains(text, tt.says) {
 				t.Errorf("a view that comes later reads %q", text)
 			}
 			late.Client.Close()
 			_, err := e.Accept(t.Context(), editor.DiffAccept{ID: diffs[0].ID, Content: "x"})
-			wantSays(t, err, "in the terminal")
+			systest.WantError(t, err, "in the terminal")
 			c.closes(path, tt.closed)
 		})
 	}
@@ -162,7 +162,7 @@ func TestWhatCannotBeDisplayedIsAnsweredInTheTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.leave()
-	waitUntil(t, func() bool { return len(w.Status().Diffs) == 0 })
+	systest.Until(t, func() bool { return len(w.Status().Diffs) == 0 })
 	if entry, err := w.journal.Get(id); err != nil || entry.State != journal.Closed {
 		t.Errorf("the journal has %+v, %v", entry, err)
 	}
@@ -228,15 +228,13 @@ func TestDecisionsStayInTheWorkspace(t *testing.T) {
 			tt.then(path)
 			for _, version := range []string{"", "absent"} {
 				_, err := e.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: "new\n", Overwrite: version})
-				wantSays(t, err, "now leads to "+outside)
+				systest.WantError(t, err, "now leads to "+outside)
 			}
 			c.leave()
-			get(t, e.changed)
+			systest.Receive(t, e.changed)
 			_, err := e.Save(t.Context(), editor.DiffAccept{ID: d.ID, Content: "new\n"})
-			wantSays(t, err, "now leads to "+outside)
-			if got, err := os.ReadFile(secret); err != nil || string(got) != "same\n" {
-				t.Errorf("the file outside holds %q, %v", got, err)
-			}
+			systest.WantError(t, err, "now leads to "+outside)
+			systest.WantFile(t, secret, "same\n")
 			w.rejects(e, d)
 		})
 	}
@@ -254,7 +252,7 @@ func TestSavedOnce(t *testing.T) {
 		c := w.connect()
 		d := w.propose(c, views[0], path, "new\n")
 		c.leave()
-		get(t, views[0].changed)
+		systest.Receive(t, views[0].changed)
 		saved := make(chan string, len(views))
 		var all sync.WaitGroup
 		for i, e := range views {

@@ -50,7 +50,7 @@ func (b *bare) checker(t *testing.T, reports bool, files ...editor.FileDiagnosti
 func (b *bare) file(t *testing.T, name string) string {
 	t.Helper()
 	path := filepath.Join(b.dir, name)
-	writeFile(t, path, "text\n")
+	systest.WriteFile(t, path, "text\n")
 	return path
 }
 
@@ -68,10 +68,10 @@ func TestDiagnostics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBare(t)
 		ignore := filepath.Join(b.dir, ".gitignore")
-		writeFile(t, ignore, "ignored\n")
+		systest.WriteFile(t, ignore, "ignored\n")
 		one, two, ignored, secret := b.file(t, "1"), b.file(t, "sub/2"), b.file(t, "ignored"), b.file(t, ".env")
 		outside := filepath.Join(t.TempDir(), "outside")
-		writeFile(t, outside, "")
+		systest.WriteFile(t, outside, "")
 		bad, odd := problem(3, "error", "bad"), problem(1, "hint", "odd")
 		first := b.checker(t, true, inFile(two), inFile(one, odd, bad))
 		second := b.checker(t, true, inFile(one, bad), inFile(ignored, bad), inFile(secret, bad), inFile(outside, bad),
@@ -242,7 +242,7 @@ func TestBeforeWrite(t *testing.T) {
 		path string
 	}
 	write := func(w world) {
-		writeFile(t, w.path, "written\n")
+		systest.WriteFile(t, w.path, "written\n")
 	}
 	report := func(w world, path string) {
 		if err := w.k.DiagnosticsChanged(path); err != nil {
@@ -336,7 +336,7 @@ func TestBeforeWriteTwice(t *testing.T) {
 			return s
 		}
 		write := func(text string) {
-			writeFile(t, path, text)
+			systest.WriteFile(t, path, text)
 		}
 		report := func() {
 			if err := k.DiagnosticsChanged(path); err != nil {
@@ -381,7 +381,7 @@ func TestBeforeWriteUnchecked(t *testing.T) {
 			}
 		}
 		// The caller has ended.
-		writeFile(t, path, "written\n")
+		systest.WriteFile(t, path, "written\n")
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		start := time.Now()

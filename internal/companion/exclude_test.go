@@ -21,18 +21,12 @@ func (x *excluder) rules() (n int) {
 	return n
 }
 
-func writeFile(t *testing.T, path, text string) {
-	t.Helper()
-	systest.MakeDir(t, filepath.Dir(path))
-	systest.WriteFile(t, path, text)
-}
-
 // repository returns the directory of a git repository. The user has no rules for all of them.
 func repository(t *testing.T) string {
 	t.Helper()
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	root := t.TempDir()
-	writeFile(t, filepath.Join(root, ".git", "HEAD"), "")
+	systest.WriteFile(t, filepath.Join(root, ".git", "HEAD"), "")
 	return root
 }
 
@@ -60,11 +54,11 @@ func TestIgnoreFilesAreBounded(t *testing.T) {
 			root := repository(t)
 			dir := root
 			for range test.depth {
-				writeFile(t, filepath.Join(dir, ".gitignore"), test.text)
+				systest.WriteFile(t, filepath.Join(dir, ".gitignore"), test.text)
 				dir = filepath.Join(dir, "d")
 			}
 			file := filepath.Join(dir, "main.go")
-			writeFile(t, file, "")
+			systest.WriteFile(t, file, "")
 			var x excluder
 			if got := x.excluded(file, nil); got != test.want {
 				t.Errorf("excluded = %v, want %v", got, test.want)
@@ -79,8 +73,8 @@ func TestIgnoreFilesAreBounded(t *testing.T) {
 		root := t.TempDir()
 		for i := range 20 {
 			top := filepath.Join(root, fmt.Sprint(i))
-			writeFile(t, filepath.Join(top, ".git", "HEAD"), "")
-			writeFile(t, filepath.Join(top, ".gitignore"), fmt.Sprintf("secret%d\n", i)+rules(maxRules/2))
+			systest.WriteFile(t, filepath.Join(top, ".git", "HEAD"), "")
+			systest.WriteFile(t, filepath.Join(top, ".gitignore"), fmt.Sprintf("secret%d\n", i)+rules(maxRules/2))
 			for name, want := range map[string]bool{"main.go": false, fmt.Sprint("secret", i): true} {
 				if got := x.excluded(filepath.Join(top, name), nil); got != want {
 					t.Errorf("%d/%s excluded = %v", i, name, got)
@@ -98,7 +92,7 @@ func TestIgnoreFilesAreBounded(t *testing.T) {
 	t.Run("many files", func(t *testing.T) {
 		var x excluder
 		root := repository(t)
-		writeFile(t, filepath.Join(root, ".gitignore"), "*.log\n")
+		systest.WriteFile(t, filepath.Join(root, ".gitignore"), "*.log\n")
 		for i := range maxDecisions + 10 {
 			if path := filepath.Join(root, fmt.Sprint(i, ".log")); !x.match(path, nil) {
 				t.Fatalf("%s is not excluded", path)
@@ -115,7 +109,7 @@ func TestIgnoreFilesAreBounded(t *testing.T) {
 func TestDecisionIsKept(t *testing.T) {
 	root := repository(t)
 	file := filepath.Join(root, "sub", "main.go")
-	writeFile(t, file, "")
+	systest.WriteFile(t, file, "")
 	x := excluder{names: []string{".geminiignore"}}
 	for i, step := range []struct {
 		change string // an ignore file
@@ -129,7 +123,7 @@ func TestDecisionIsKept(t *testing.T) {
 		{".git/info/exclude", "main.go\n", false},
 		{"sub/.geminiignore", "\n", true},
 	} {
-		writeFile(t, filepath.Join(root, filepath.FromSlash(step.change)), step.text)
+		systest.WriteFile(t, filepath.Join(root, filepath.FromSlash(step.change)), step.text)
 		if got := x.excluded(file, nil); got != step.want {
 			t.Errorf("step %d: excluded = %v, want %v", i, got, step.want)
 		}
@@ -148,7 +142,7 @@ func TestDecisionIsKept(t *testing.T) {
 // another case there than in .gitignore.
 func TestRulesIgnoreCaseLikeTheSystem(t *testing.T) {
 	root := repository(t)
-	writeFile(t, filepath.Join(root, ".gitignore"), "/Build/\n*.LOG\n!keep.log\n[A-C]1\n")
+	systest.WriteFile(t, filepath.Join(root, ".gitignore"), "/Build/\n*.LOG\n!keep.log\n[A-C]1\n")
 	for _, test := range []struct {
 		path        string
 		exact, fold bool
@@ -187,7 +181,7 @@ func TestUnreadableRulesExclude(t *testing.T) {
 		}, false},
 		"loop": {func(t *testing.T, rules string) { systest.Link(t, ".gitignore", rules) }, true},
 		"unreadable": {func(t *testing.T, rules string) {
-			writeFile(t, rules, "x\n")
+			systest.WriteFile(t, rules, "x\n")
 			systest.Unreadable(t, rules)
 		}, true},
 	} {
@@ -229,7 +223,7 @@ func TestGitDirectoryOnAnotherServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
 			for file, text := range files {
-				writeFile(t, filepath.Join(root, file), text+"\n")
+				systest.WriteFile(t, filepath.Join(root, file), text+"\n")
 			}
 			x := excluder{stat: func(path string) (fs.FileInfo, error) {
 				if strings.HasPrefix(filepath.Clean(path), `\\server`) {
@@ -262,7 +256,7 @@ func TestExcludesOfAnotherWorkTree(t *testing.T) {
 		"main/.git/modules/sub/info/exclude": "secret.txt\n",
 		"main/sub/.git":                      "gitdir: ../.git/modules/sub\n",
 	} {
-		writeFile(t, at(name), text)
+		systest.WriteFile(t, at(name), text)
 	}
 	var x excluder
 	for name, want := range map[string]bool{

@@ -1,6 +1,10 @@
 package companion
 
-import "testing"
+import (
+	"testing"
+
+	"pollux/internal/sys/systest"
+)
 
 func TestGroupMayGrowWhileSomebodyWaits(t *testing.T) {
 	var g group
@@ -17,6 +21,6 @@ func TestGroupMayGrowWhileSomebodyWaits(t *testing.T) {
 		t.Error("wait returned while a goroutine ran")
 	case second <- true:
 	}
-	receive(t, waited)
+	systest.Receive(t, waited)
 	g.wait()
 }

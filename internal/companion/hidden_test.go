@@ -12,9 +12,9 @@ import (
 // Claude Code asked about files outside the workspace, and no program showed the change.
 func TestHiddenChangeOutsideTheWorkspace(t *testing.T) {
 	c, v, s := newReview(t)
-	dir := realDir(t)
+	dir := systest.Dir(t)
 	outside := filepath.Join(dir, "outside")
-	writeFile(t, outside, "old\n")
+	systest.WriteFile(t, outside, "old\n")
 	link := filepath.Join(c.dir, "link")
 	systest.Link(t, outside, link)
 	for path, old := range map[string]string{outside: "old\n", link: "old\n", filepath.Join(dir, "new", "file"): ""} {
@@ -25,10 +25,10 @@ func TestHiddenChangeOutsideTheWorkspace(t *testing.T) {
 		if err := c.Propose(s, Proposal{Path: path, Text: "new\n", Hidden: true}); err != nil {
 			t.Fatal(err)
 		}
-		if text := receive(t, v.texts); !strings.Contains(text, "outside the workspace ("+c.dir+"): "+actual) {
+		if text := systest.Receive(t, v.texts); !strings.Contains(text, "outside the workspace ("+c.dir+"): "+actual) {
 			t.Errorf("%s: the user reads %q", path, text)
 		}
-		if d := receive(t, v.opened); d.Path != path || d.Original != old || d.Text() != "new\n" {
+		if d := systest.Receive(t, v.opened); d.Path != path || d.Original != old || d.Text() != "new\n" {
 			t.Errorf("the diff is %+v", d)
 		}
 		if _, err := c.Withdraw(s, path); err != nil {
@@ -40,24 +40,24 @@ func TestHiddenChangeOutsideTheWorkspace(t *testing.T) {
 	if err := c.Propose(s, Proposal{Path: link, Text: "new\n", Hidden: true}); err != nil {
 		t.Fatal(err)
 	}
-	receive(t, v.texts)
-	d := receive(t, v.opened)
+	systest.Receive(t, v.texts)
+	d := systest.Receive(t, v.opened)
 	c.Disconnect(s)
-	if text := receive(t, v.texts); !strings.Contains(text, "pollux journal restore "+d.ID) {
+	if text := systest.Receive(t, v.texts); !strings.Contains(text, "pollux journal restore "+d.ID) {
 		t.Errorf("the user reads %q", text)
 	}
 	if res, err := c.save(editor.DiffAccept{ID: d.ID, Content: "new\n"}); err == nil || !strings.Contains(err.Error(), outside+" is outside the workspace") {
 		t.Errorf("save: %+v, %v", res, err)
 	}
-	holds(t, outside, "old\n")
+	systest.WantFile(t, outside, "old\n")
 	s = c.connect(t, newFakeSession())
 
 	// What cannot be displayed is not shown in the agent's terminal, either.
-	writeFile(t, outside, "caf\xe9")
+	systest.WriteFile(t, outside, "caf\xe9")
 	if err := c.Propose(s, Proposal{Path: outside, Text: "new\n", Hidden: true}); err != nil {
 		t.Fatal(err)
 	}
-	if text := receive(t, v.texts); !strings.Contains(text, "not UTF-8") || !strings.Contains(text, "answer no") {
+	if text := systest.Receive(t, v.texts); !strings.Contains(text, "not UTF-8") || !strings.Contains(text, "answer no") {
 		t.Errorf("the user reads %q", text)
 	}
 }

@@ -68,12 +68,12 @@ func (p *folder) path(name string) string { return filepath.Join(p.dir, name) }
 
 func (p *folder) write(name, text string) {
 	p.t.Helper()
-	writeFile(p.t, p.path(name), text)
+	systest.WriteFile(p.t, p.path(name), text)
 }
 
 func (p *folder) holds(name, want string) {
 	p.t.Helper()
-	holds(p.t, p.path(name), want)
+	systest.WantFile(p.t, p.path(name), want)
 }
 
 // open is an editor's snapshot of the open files.
@@ -129,7 +129,7 @@ func (p *folder) shows(name, original, proposed string) editor.Diff {
 	if err := p.view.Call(p.t.Context(), editor.MethodOutsideOpen, editor.FilePath{Path: p.path(name)}, nil); err != nil {
 		p.t.Fatal(err)
 	}
-	d := receive(p.t, p.view.opened)
+	d := systest.Receive(p.t, p.view.opened)
 	if d.Original != original || d.Text() != proposed || d.State != editor.StateOutside || d.Path != p.path(name) {
 		p.t.Errorf("the view shows %+v", d)
 	}
@@ -146,7 +146,7 @@ func (p *folder) save(d editor.Diff, text string) {
 
 func (p *folder) closed(d editor.Diff, reason string) {
 	p.t.Helper()
-	if cl := receive(p.t, p.view.closed); cl != (editor.DiffClose{ID: d.ID, Reason: reason}) {
+	if cl := systest.Receive(p.t, p.view.closed); cl != (editor.DiffClose{ID: d.ID, Reason: reason}) {
 		p.t.Errorf("closed %+v, want the reason %s", cl, reason)
 	}
 }
@@ -276,7 +276,7 @@ func TestOutsideAndProposals(t *testing.T) {
 				if err := p.Propose(p.session, Proposal{Path: p.path("a.txt"), Text: "two\n"}); err != nil {
 					t.Fatal(err)
 				}
-				tt.end(p, receive(t, p.view.opened))
+				tt.end(p, systest.Receive(t, p.view.opened))
 				p.wait()
 				p.lists(tt.want...)
 			})
@@ -363,7 +363,7 @@ func TestOutsideViewIsForOneClient(t *testing.T) {
 			t.Errorf("the status is %+v, %v", st, err)
 		}
 		p.view.Client.Close()
-		waitUntil(t, func() bool {
+		systest.Until(t, func() bool {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			return p.diffs[d.ID] == nil
@@ -380,18 +380,18 @@ func TestOutsideIsAnnounced(t *testing.T) {
 		p.attach(t, editor.InitializeParams{}, editor.Handler{Outside: func(o editor.Outside) { lists <- o }})
 		p.write("a.txt", "two\n")
 		p.wait()
-		if o := receive(t, lists); len(o.Files) != 1 || o.Files[0].Path != p.path("a.txt") {
+		if o := systest.Receive(t, lists); len(o.Files) != 1 || o.Files[0].Path != p.path("a.txt") {
 			t.Errorf("the client receives %+v", o)
 		}
 		late := make(chan editor.Outside, 10)
 		client := p.attach(t, editor.InitializeParams{}, editor.Handler{Outside: func(o editor.Outside) { late <- o }})
-		if o := receive(t, late); len(o.Files) != 1 {
+		if o := systest.Receive(t, late); len(o.Files) != 1 {
 			t.Errorf("a late client receives %+v", o)
 		}
 		if err := client.Call(t.Context(), editor.MethodOutsideDismiss, editor.FilePath{}, nil); err != nil {
 			t.Error(err)
 		}
-		if o := receive(t, lists); len(o.Files) > 0 {
+		if o := systest.Receive(t, lists); len(o.Files) > 0 {
 			t.Errorf("the client receives %+v", o)
 		}
 		p.holds("a.txt", "two\n")
@@ -522,16 +522,4 @@ func TestOutsideIsOff(t *testing.T) {
 			t.Error("it looks at files")
 		}
 	})
-}
-
-// waitUntil waits until a condition holds.
-func waitUntil(t *testing.T, holds func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for !holds() {
-		if time.Now().After(deadline) {
-			t.Fatal("timed out")
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
 }

@@ -3,7 +3,6 @@ package companion_test
 import (
 	"reflect"
 	"testing"
-	"time"
 
 	"pollux/internal/editor"
 	"pollux/internal/sys/systest"
@@ -49,12 +48,12 @@ func TestHunksOfADiff(t *testing.T) {
 	} {
 		got, err := take(test.content, test.line, test.take)
 		if test.err != "" {
-			wantSays(t, err, test.err)
+			systest.WantError(t, err, test.err)
 		} else if err != nil || got != test.want {
 			t.Errorf("%s of line %d of %q = %+v, %v; want %+v", test.take, test.line, test.content, got, err, test.want)
 		}
 	}
-	wantSays(t, call(editor.MethodDiffHunks, editor.DiffText{ID: "none"}, &hunks), "no such diff")
+	systest.WantError(t, call(editor.MethodDiffHunks, editor.DiffText{ID: "none"}, &hunks), "no such diff")
 }
 
 // The editor is notified as soon as its file has been written completely: after
@@ -64,7 +63,7 @@ func TestFileChanged(t *testing.T) {
 	w, c, e, path := newReview(t)
 	changed := func(path string) {
 		t.Helper()
-		if got := get(t, e.files); got.Path != path {
+		if got := systest.Receive(t, e.files); got.Path != path {
 			t.Errorf("changed: %q, want %q", got.Path, path)
 		}
 	}
@@ -76,18 +75,9 @@ func TestFileChanged(t *testing.T) {
 	if err := e.Update(editor.Snapshot{Files: []editor.File{{Path: other, Active: true}}}); err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, func() bool { return w.Watches(other) }) // it has been looked at once
+	systest.Until(t, func() bool { return w.Watches(other) }) // it has been looked at once
 	w.file("g", "new\n")
 	changed(other)
 	systest.Remove(t, other)
 	changed(other)
-}
-
-func waitUntil(t *testing.T, cond func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !cond(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it never became true")
-		}
-	}
 }

@@ -9,30 +9,20 @@ import (
 	"time"
 
 	"pollux/internal/editor"
+	"pollux/internal/sys/systest"
 )
-
-func receive[T any](t *testing.T, c <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(30 * time.Second):
-		t.Fatal("nothing came")
-		panic("unreachable")
-	}
-}
 
 // A file on a slow disk was checked again and again, and never shown.
 func TestSlowDisk(t *testing.T) {
 	var asked atomic.Int32
 	dir := t.TempDir()
 	path := filepath.Join(dir, "slow")
-	writeFile(t, path, "")
+	systest.WriteFile(t, path, "")
 	updates := make(chan bool, 10)
 	s := newStore(func(string) bool { asked.Add(1); time.Sleep(probeTimeout + 100*time.Millisecond); return false }, 0, func() { updates <- true })
 	defer s.close()
 	s.update(t, editor.Snapshot{Files: []editor.File{{Path: path, Active: true}}})
-	receive(t, updates)
+	systest.Receive(t, updates)
 	if open := s.context().Files; len(open) != 1 || asked.Load() != 1 {
 		t.Errorf("asked %d times, the context has %+v", asked.Load(), open)
 	}
@@ -53,21 +43,21 @@ func TestHungMount(t *testing.T) {
 	good, hung := b.file(t, "good"), b.file(t, "hung")
 	b.SetContext(editor.Snapshot{Files: []editor.File{{Path: hung}, {Path: good}}})
 	defer b.Disconnect(b.connect(t, newFakeSession()))
-	waitUntil(t, func() bool { return b.Watches(good) })
-	writeFile(t, good, "new, and longer")
-	if got := receive(t, changed); got != good {
+	systest.Until(t, func() bool { return b.Watches(good) })
+	systest.WriteFile(t, good, "new, and longer")
+	if got := systest.Receive(t, changed); got != good {
 		t.Errorf("changed: %s", got)
 	}
 
 	updates := make(chan bool, 10)
 	s := newStore(func(p string) bool { hangs(p); return false }, 0, func() { updates <- true })
 	s.update(t, editor.Snapshot{Files: []editor.File{{Path: hung, Active: true}, {Path: good}}})
-	receive(t, updates)
+	systest.Receive(t, updates)
 	if open := s.context().Files; len(open) != 1 || open[0].Path != good {
 		t.Errorf("the context has %+v", open)
 	}
 	close(release) // the server is back
-	receive(t, updates)
+	systest.Receive(t, updates)
 	if open := s.context().Files; len(open) != 2 {
 		t.Errorf("then the context has %+v", open)
 	}
@@ -87,7 +77,7 @@ func TestWatcherReportsWhatCameBefore(t *testing.T) {
 		b.SetContext(editor.Snapshot{Files: []editor.File{{Path: path}}})
 		time.Sleep(2 * lookInterval)
 		for _, text := range []string{"1", "22"} {
-			writeFile(t, path, text)
+			systest.WriteFile(t, path, text)
 			if _, err := b.BeforeWrite(t.Context(), s, path); err != nil {
 				t.Fatal(err)
 			}

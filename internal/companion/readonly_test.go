@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"pollux/internal/editor"
+	"pollux/internal/sys/systest"
 )
 
 // An agent that ignores edits receives none, and nothing makes it overwrite a file that
@@ -13,7 +14,7 @@ import (
 func TestReadOnly(t *testing.T) {
 	c, v, s := newReview(t)
 	path := filepath.Join(c.dir, "a")
-	writeFile(t, path, "old\n")
+	systest.WriteFile(t, path, "old\n")
 	p := Proposal{Path: path, Text: "new\n", ReadOnly: "it ignores edits"}
 	d := c.propose(t, s, v, p)
 	if d.ReadOnly != "it ignores edits" {
@@ -32,7 +33,7 @@ func TestReadOnly(t *testing.T) {
 	if list, err := v.Diffs(t.Context()); err != nil || len(list) != 1 || list[0].Content != nil {
 		t.Errorf("after an edit: %+v, %v", list, err)
 	}
-	writeFile(t, path, "theirs\n")
+	systest.WriteFile(t, path, "theirs\n")
 	accept := editor.DiffAccept{ID: d.ID, Content: "new\n"}
 	res, err := v.Accept(t.Context(), accept)
 	if err != nil || res.Status != editor.StatusRefused || res.Version != "" || !strings.Contains(res.Message, "Fake would overwrite") {

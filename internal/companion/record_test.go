@@ -59,7 +59,7 @@ func TestTextIsWrittenLater(t *testing.T) {
 				}
 			}
 			settle(t, e)
-			text := get(t, e.texts)
+			text := systest.Receive(t, e.texts)
 			for _, part := range []string{path, "not kept", "not a directory", "check that ", "next edit"} {
 				if !strings.Contains(text, part) {
 					t.Errorf("the user read %q, without %q", text, part)
@@ -119,8 +119,8 @@ func TestEntryIsMadeAgain(t *testing.T) {
 
 	// The same for a diff whose CLI has ended.
 	c.leave()
-	get(t, e.changed)
-	get(t, e.texts) // that it ended: the journal has the state
+	systest.Receive(t, e.changed)
+	systest.Receive(t, e.texts) // that it ended: the journal has the state
 	w.journal.Wait()
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
@@ -165,12 +165,12 @@ func TestRestoreFollowsTheAgentsRules(t *testing.T) {
 		c, path := w.connect(), w.file("f", tt.old)
 		d := w.propose(c, e, path, tt.proposed)
 		c.leave()
-		get(t, e.changed)
+		systest.Receive(t, e.changed)
 		res, err := e.Save(t.Context(), editor.DiffAccept{ID: d.ID, Content: tt.saved})
 		if err != nil || res.Status != editor.StatusAccepted {
 			t.Fatalf("save = %+v, %v", res, err)
 		}
-		get(t, e.closed)
+		systest.Receive(t, e.closed)
 		restored := filepath.Join(w.project, "restored")
 		if _, err := w.journal.Restore(d.ID, restored); err != nil {
 			t.Fatal(err)

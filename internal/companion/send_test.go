@@ -209,13 +209,13 @@ func TestSend(t *testing.T) {
 				last = m
 			}
 			path := filepath.Join(c.dir, "a.txt")
-			writeFile(t, path, "a\nb\nc\n")
+			systest.WriteFile(t, path, "a\nb\nc\n")
 			if tt.send.Path == "" {
 				tt.send.Path = path
 			}
 			got, err := c.send(tt.send)
 			if tt.err != "" {
-				wantError(t, err, strings.ReplaceAll(tt.err, "DIR", c.dir))
+				systest.WantError(t, err, strings.ReplaceAll(tt.err, "DIR", c.dir))
 				return
 			}
 			if err != nil {
@@ -250,7 +250,7 @@ func TestSendAgain(t *testing.T) {
 	c.Connect(m)
 	defer c.Disconnect(m)
 	path := filepath.Join(c.dir, "a.txt")
-	writeFile(t, path, "a\n")
+	systest.WriteFile(t, path, "a\n")
 	send := func(question string) error {
 		_, err := c.send(editor.SendParams{PromptParams: editor.PromptParams{Path: path, Question: question}})
 		return err
@@ -272,19 +272,12 @@ func TestSendAgain(t *testing.T) {
 	}
 }
 
-func wantError(t *testing.T, err error, text string) {
-	t.Helper()
-	if err == nil || !strings.Contains(err.Error(), text) {
-		t.Errorf("the error is %v, want %q", err, text)
-	}
-}
-
 // On Windows, which has no tmux, no error speaks of it.
 func TestSendWithoutTmux(t *testing.T) {
 	c := newBare(t)
 	p := editor.SendParams{PromptParams: editor.PromptParams{Question: "why"}, Agent: "loner"}
 	_, err := c.send(p)
-	wantError(t, err, "no Loner is connected in "+c.dir+": start it with `pollux run --attach -- loner`")
+	systest.WantError(t, err, "no Loner is connected in "+c.dir+": start it with `pollux run --attach -- loner`")
 	s := newFakeSession()
 	s.name, s.pid = "Fake", os.Getpid()
 	c.Connect(s)
@@ -302,15 +295,15 @@ func TestSendExcluded(t *testing.T) {
 	c.Connect(m)
 	defer c.Disconnect(m)
 	for name, text := range map[string]string{".gitignore": "*.log\n", "a.log": "a", ".env": "a", "ok": "a"} {
-		writeFile(t, filepath.Join(c.dir, name), text)
+		systest.WriteFile(t, filepath.Join(c.dir, name), text)
 	}
 	send := func(name string) error {
 		p := editor.SendParams{PromptParams: editor.PromptParams{Path: filepath.Join(c.dir, name)}}
 		_, err := c.send(p)
 		return err
 	}
-	wantError(t, send("a.log"), "an ignore file excludes it: to share such files, turn on include_ignored")
-	wantError(t, send(".env"), "its name says that it holds secrets: to share such files")
+	systest.WantError(t, send("a.log"), "an ignore file excludes it: to share such files, turn on include_ignored")
+	systest.WantError(t, send(".env"), "its name says that it holds secrets: to share such files")
 	if err := send("ok"); err != nil {
 		t.Error(err)
 	}
@@ -324,10 +317,10 @@ func TestSendExcluded(t *testing.T) {
 	share("a.log")
 	share(".env")
 	_, err := c.send(editor.SendParams{})
-	wantError(t, err, "name a file, or ask a question")
+	systest.WantError(t, err, "name a file, or ask a question")
 	t.Run("a link", func(t *testing.T) {
 		systest.Link(t, ".env", filepath.Join(c.dir, "innocent"))
-		wantError(t, send("innocent"), "holds secrets")
+		systest.WantError(t, send("innocent"), "holds secrets")
 		share("innocent")
 	})
 }
@@ -336,12 +329,12 @@ func TestSendExcluded(t *testing.T) {
 func TestSendWhileADiffIsOpen(t *testing.T) {
 	c, v, s := newReview(t)
 	path := filepath.Join(c.dir, "a.txt")
-	writeFile(t, path, "a\n")
+	systest.WriteFile(t, path, "a\n")
 	d := c.propose(t, s, v, Proposal{Path: path, Text: "b\n"})
 	p := editor.SendParams{
 		PromptParams: editor.PromptParams{Path: path, Question: "why"}, Terminals: []editor.Terminal{{PID: 1, Agent: "fake"}},
 	}
-	wantError(t, v.Call(t.Context(), editor.MethodSend, p, nil), "Fake waits for your answer about a.txt")
+	systest.WantError(t, v.Call(t.Context(), editor.MethodSend, p, nil), "Fake waits for your answer about a.txt")
 	if err := v.Reject(t.Context(), d.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -404,13 +397,13 @@ func TestChanged(t *testing.T) {
 	if len(res.Agents) != len(kinds) || res.Agents[0] != (editor.AgentKind{Command: "fake", Name: "Fake"}) {
 		t.Errorf("the agents are %+v", res.Agents)
 	}
-	if got := receive(t, told); len(got) != 1 || got[0].PID != 0 {
+	if got := systest.Receive(t, told); len(got) != 1 || got[0].PID != 0 {
 		t.Errorf("%+v", got)
 	}
 	s.moved.Store(&Process{PID: 7, Dir: "/x"})
 	c.Changed(newFakeSession()) // not connected
 	c.Changed(s)
-	if got := receive(t, told); len(got) != 1 || got[0].PID != 7 || got[0].Dir != "/x" {
+	if got := systest.Receive(t, told); len(got) != 1 || got[0].PID != 7 || got[0].Dir != "/x" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -419,5 +412,5 @@ func TestChanged(t *testing.T) {
 func TestPageSendsNothing(t *testing.T) {
 	c := newBare(t)
 	page := serve(t, c.AttachPage, editor.InitializeParams{}, editor.Handler{})
-	wantError(t, page.Call(t.Context(), editor.MethodSend, editor.SendParams{}, nil), "the review page")
+	systest.WantError(t, page.Call(t.Context(), editor.MethodSend, editor.SendParams{}, nil), "the review page")
 }

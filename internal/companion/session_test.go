@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -59,7 +58,7 @@ func (h *rootsHost) SetRoots(roots []string) error {
 func TestAttachWhileRootsChange(t *testing.T) {
 	h := &rootsHost{}
 	c := newBareWith(t, h)
-	other := realDir(t)
+	other := systest.Dir(t)
 	h.change = func() {
 		if err := c.SetRoots([]string{other}); err != nil {
 			t.Error(err)
@@ -67,7 +66,7 @@ func TestAttachWhileRootsChange(t *testing.T) {
 	}
 	envs := make(chan editor.Env, 10)
 	c.attach(t, editor.InitializeParams{}, editor.Handler{Env: func(e editor.Env) { envs <- e }})
-	if got := receive(t, envs).Env["ROOTS"]; got != other {
+	if got := systest.Receive(t, envs).Env["ROOTS"]; got != other {
 		t.Errorf("it receives %q, want %q", got, other)
 	}
 }
@@ -75,21 +74,21 @@ func TestAttachWhileRootsChange(t *testing.T) {
 // The ignore files of a new directory of the workspace apply immediately.
 func TestRootsDecideWhatIsShared(t *testing.T) {
 	c := newBare(t)
-	other := realDir(t)
+	other := systest.Dir(t)
 	path := filepath.Join(other, "hidden.txt")
 	for path, text := range map[string]string{path: "", filepath.Join(other, ".gitignore"): "hidden.txt\n"} {
-		writeFile(t, path, text)
+		systest.WriteFile(t, path, text)
 	}
 	s := c.connect(t, newFakeSession())
 	c.SetContext(editor.Snapshot{Files: []editor.File{{Path: path, Active: true}}})
-	receive(t, s.changed)
+	systest.Receive(t, s.changed)
 	if n := len(c.Context().Files); n != 1 {
 		t.Fatalf("%d files, want 1", n)
 	}
 	if err := c.SetRoots([]string{other}); err != nil {
 		t.Fatal(err)
 	}
-	receive(t, s.changed)
+	systest.Receive(t, s.changed)
 	if files := c.Context().Files; len(files) > 0 {
 		t.Errorf("it shares %v", files)
 	}
@@ -166,7 +165,7 @@ func newBare(t *testing.T) *bare {
 
 func newBareWith(t *testing.T, h Host) *bare {
 	t.Helper()
-	dir := realDir(t)
+	dir := systest.Dir(t)
 	j := journal.New(filepath.Join(t.TempDir(), "journal"))
 	c, err := New(Config{
 		Host: h, Editor: editor.Info{Name: "test", DisplayName: "Test"}, Roots: []string{dir}, Journal: j,
@@ -178,19 +177,12 @@ func newBareWith(t *testing.T, h Host) *bare {
 	return &bare{c, dir, j}
 }
 
-// realDir returns a temporary directory without a link in its path.
-func realDir(t *testing.T) string {
-	t.Helper()
-	dir := systest.Dir(t)
-	return dir
-}
-
 // connect connects a session and receives its first announcement.
 func (b *bare) connect(t *testing.T, s *fakeSession) *fakeSession {
 	t.Helper()
 	b.Connect(s)
 	t.Cleanup(func() { b.Disconnect(s) })
-	receive(t, s.changed)
+	systest.Receive(t, s.changed)
 	return s
 }
 
@@ -200,7 +192,7 @@ func (b *bare) propose(t *testing.T, s Session, v *view, p Proposal) editor.Diff
 	if err := b.Propose(s, p); err != nil {
 		t.Fatal(err)
 	}
-	return receive(t, v.opened)
+	return systest.Receive(t, v.opened)
 }
 
 func (v *view) accepts(t *testing.T, d editor.Diff, text string) {
@@ -219,13 +211,6 @@ func (v *view) edits(t *testing.T, d editor.Diff, text string) {
 	}
 	if _, err := v.Status(t.Context()); err != nil {
 		t.Fatal(err)
-	}
-}
-
-func holds(t *testing.T, path, want string) {
-	t.Helper()
-	if got, err := os.ReadFile(path); err != nil || string(got) != want {
-		t.Errorf("%s holds %q, %v; want %q", path, got, err, want)
 	}
 }
 
@@ -319,10 +304,10 @@ func TestConflictKeepsTheText(t *testing.T) {
 	v, other := c.view(t), c.view(t)
 	s := c.connect(t, newFakeSession())
 	path := filepath.Join(c.dir, "f")
-	writeFile(t, path, "old\n")
+	systest.WriteFile(t, path, "old\n")
 	d := c.propose(t, s, v, Proposal{Path: path, Text: "new\n"})
-	receive(t, other.opened)
-	writeFile(t, path, "theirs\n")
+	systest.Receive(t, other.opened)
+	systest.WriteFile(t, path, "theirs\n")
 	if res, err := v.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: "mine\n"}); err != nil || res.Status != editor.StatusConflict {
 		t.Fatalf("%+v, %v", res, err)
 	}
@@ -360,24 +345,24 @@ func TestAgentWithoutRules(t *testing.T) {
 
 	path := filepath.Join(c.dir, "f")
 	for _, accepted := range []string{"", "new\n", "\uFEFFold\r\n"} {
-		writeFile(t, path, "\uFEFFold\r\n")
+		systest.WriteFile(t, path, "\uFEFFold\r\n")
 		d := c.propose(t, s, e, Proposal{Path: path, Text: "new\n"})
 		if d.Original != "\uFEFFold\r\n" || d.Agent != "Fake" || d.Client != "Fake 1" {
 			t.Errorf("shown: %+v", d)
 		}
 		e.accepts(t, d, accepted)
-		if got := receive(t, s.outcomes); got.Outcome != (Outcome{Accepted: true, Text: accepted}) {
+		if got := systest.Receive(t, s.outcomes); got.Outcome != (Outcome{Accepted: true, Text: accepted}) {
 			t.Errorf("the agent received %+v, want %q", got, accepted)
 		}
-		writeFile(t, path, accepted)
-		if got := receive(t, e.closed); got.Reason != editor.ReasonAccepted {
+		systest.WriteFile(t, path, accepted)
+		if got := systest.Receive(t, e.closed); got.Reason != editor.ReasonAccepted {
 			t.Errorf("closed: %+v", got)
 		}
 		copied := filepath.Join(c.dir, "copy")
 		if _, err := c.journal.Restore(d.ID, copied); err != nil {
 			t.Fatal(err)
 		}
-		holds(t, copied, accepted)
+		systest.WantFile(t, copied, accepted)
 	}
 
 	var open []editor.File
@@ -385,7 +370,7 @@ func TestAgentWithoutRules(t *testing.T) {
 		open = append(open, editor.File{Path: p})
 	}
 	c.SetContext(editor.Snapshot{Files: open})
-	receive(t, s.changed)
+	systest.Receive(t, s.changed)
 	if got := len(c.Context().Files); got != len(open) {
 		t.Errorf("the agent may receive %d files of %d", got, len(open))
 	}
@@ -402,7 +387,7 @@ func TestSpellingsAreOneDiff(t *testing.T) {
 	if err := c.Propose(s, Proposal{Path: path, Text: "newer\n"}); err != nil {
 		t.Fatal(err)
 	}
-	if got := receive(t, s.outcomes); got != (resolved{doubled, Outcome{Superseded: true}}) {
+	if got := systest.Receive(t, s.outcomes); got != (resolved{doubled, Outcome{Superseded: true}}) {
 		t.Errorf("the agent received %+v", got)
 	}
 	for _, other := range []string{c.dir + "/x/../f", "f", ""} {
@@ -421,12 +406,12 @@ func TestConnectAnnouncesTheContext(t *testing.T) {
 	c := newBare(t)
 	first := c.connect(t, newFakeSession())
 	c.SetContext(editor.Snapshot{Files: []editor.File{{Path: files(t, "f")[0]}}})
-	receive(t, first.changed) // the context is there now
+	systest.Receive(t, first.changed) // the context is there now
 
 	second := newFakeSession()
 	c.Connect(second)
 	defer c.Disconnect(second)
-	receive(t, second.changed)
+	systest.Receive(t, second.changed)
 	if got := len(c.Context().Files); got != 1 {
 		t.Errorf("the agent receives %d files, want 1", got)
 	}
@@ -485,7 +470,7 @@ func TestAgentWithoutName(t *testing.T) {
 		t.Errorf("the save failed with %v", err)
 	}
 	c.Disconnect(s)
-	if text := receive(t, e.texts); !strings.HasPrefix(text, "the agent, which proposed the change to ") {
+	if text := systest.Receive(t, e.texts); !strings.HasPrefix(text, "the agent, which proposed the change to ") {
 		t.Errorf("the user read %q", text)
 	}
 }
@@ -504,7 +489,7 @@ func TestEveryProposalIsResolved(t *testing.T) {
 	}
 	wants := func(p Proposal, o Outcome) {
 		t.Helper()
-		if got := receive(t, s.outcomes); got != (resolved{p, o}) {
+		if got := systest.Receive(t, s.outcomes); got != (resolved{p, o}) {
 			t.Errorf("the agent received %+v, want %+v for %+v", got, o, p)
 		}
 	}
@@ -513,10 +498,10 @@ func TestEveryProposalIsResolved(t *testing.T) {
 	// Superseded, whether it was shown or not, and before the next outcome for
 	// the file.
 	first := propose(file, "1\n")
-	receive(t, e.opened)
+	systest.Receive(t, e.opened)
 	second := propose(file, "2\n")
 	wants(first, Outcome{Superseded: true})
-	d := receive(t, e.opened)
+	d := systest.Receive(t, e.opened)
 	if err := e.Reject(t.Context(), d.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -537,7 +522,7 @@ func TestEveryProposalIsResolved(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	d = receive(t, e.opened)
+	d = systest.Receive(t, e.opened)
 	c.Disconnect(gone)
 	if err := e.Reject(t.Context(), d.ID); err != nil {
 		t.Fatal(err)
@@ -545,7 +530,7 @@ func TestEveryProposalIsResolved(t *testing.T) {
 
 	// The end of the companion.
 	shown := propose(file, "4\n")
-	receive(t, e.opened)
+	systest.Receive(t, e.opened)
 	hidden := propose(outside, "4\n")
 	c.Stop()
 	wants(shown, Outcome{})
@@ -604,15 +589,15 @@ func TestViewLeavesBeforeItAnswers(t *testing.T) {
 		p := Proposal{Path: filepath.Join(c.dir, "f"), Text: "new\n"}
 		shown := make(chan error, 1)
 		go func() { shown <- c.Propose(s, p) }()
-		receive(t, opened)
+		systest.Receive(t, opened)
 		conn.now.Store(true)
 		c.tell("info", "a message that no client reads")
 		synctest.Wait()
 		e.Close()
-		if err := receive(t, shown); err != nil {
+		if err := systest.Receive(t, shown); err != nil {
 			t.Errorf("the agent received an error: %v", err)
 		}
-		if got := receive(t, s.outcomes); got != (resolved{p, Outcome{}}) {
+		if got := systest.Receive(t, s.outcomes); got != (resolved{p, Outcome{}}) {
 			t.Errorf("the agent received %+v", got)
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"pollux/internal/editor"
+	"pollux/internal/sys/systest"
 )
 
 // A settling is a companion with a view, and an agent that writes nothing.
@@ -61,7 +62,7 @@ func TestUnwrittenChangesCostLittle(t *testing.T) {
 				c := newSettling(t)
 				accept := func(i int) {
 					old := fmt.Sprint(i, strings.Repeat("o", tt.size))
-					writeFile(t, filepath.Join(c.dir, fmt.Sprint(i)), old)
+					systest.WriteFile(t, filepath.Join(c.dir, fmt.Sprint(i)), old)
 					c.accept(t, fmt.Sprint(i), "new"+old, "mine"+old)
 					if i%40 == 0 || i == tt.changes {
 						c.settle()
@@ -115,13 +116,13 @@ func TestLateWrites(t *testing.T) {
 		}
 		c.settle()
 		newest := paths[maxUnwritten]
-		writeFile(t, paths[0], "mine")
-		writeFile(t, newest, "another")
+		systest.WriteFile(t, paths[0], "mine")
+		systest.WriteFile(t, newest, "another")
 		time.Sleep(2 * lookInterval)
-		writeFile(t, newest, "mine")
+		systest.WriteFile(t, newest, "mine")
 		c.wantSays(t, newest+" was written now")
 		time.Sleep(lateWrittenTimeout)
-		writeFile(t, paths[1], "mine")
+		systest.WriteFile(t, paths[1], "mine")
 		time.Sleep(2 * lookInterval)
 		synctest.Wait()
 		if len(c.view.texts) > 0 {
@@ -157,7 +158,7 @@ func TestHungFileDelaysNoOther(t *testing.T) {
 		}
 		hung := c.accept(t, "hung", "new", "mine")
 		start := time.Now()
-		writeFile(t, c.accept(t, "good", "new", "mine"), "mine")
+		systest.WriteFile(t, c.accept(t, "good", "new", "mine"), "mine")
 		c.wantClosed(t, editor.ReasonAccepted, "")
 		if took := time.Since(start); took > 2*lookSoonInterval {
 			t.Errorf("the other file was noticed after %v", took)
@@ -166,7 +167,7 @@ func TestHungFileDelaysNoOther(t *testing.T) {
 		if took := time.Since(start); took > writtenTimeout+lookTimeout {
 			t.Errorf("the change ended after %v", took)
 		}
-		writeFile(t, hung, "mine")
+		systest.WriteFile(t, hung, "mine")
 		close(answers)
 		c.wantSays(t, hung+" was written now")
 	})
@@ -176,7 +177,7 @@ func TestHungFileDelaysNoOther(t *testing.T) {
 func TestWhyUnwritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newSettling(t)
-		writeFile(t, c.accept(t, "a", "new", "mine"), "another")
+		systest.WriteFile(t, c.accept(t, "a", "new", "mine"), "another")
 		c.wantClosed(t, editor.ReasonUnwritten, "something else was written")
 
 		c.accept(t, "a", "new", "mine")
@@ -214,7 +215,7 @@ func TestUndeliveredTextsAreBounded(t *testing.T) {
 			t.Fatal("the oldest change still waits")
 		}
 		c.wantClosed(t, editor.ReasonUnwritten, filepath.Join(c.dir, "a")+" does not hold the text")
-		writeFile(t, path, "mine")
+		systest.WriteFile(t, path, "mine")
 		c.wantClosed(t, editor.ReasonAccepted, "")
 	})
 }

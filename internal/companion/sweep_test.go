@@ -20,7 +20,7 @@ func TestSweep(t *testing.T) {
 		elsewhere := t.TempDir()
 		leftover := func(dir string, age time.Duration) string {
 			path := filepath.Join(dir, disk.TempName())
-			writeFile(t, path, "half a te")
+			systest.WriteFile(t, path, "half a te")
 			at := time.Now().Add(-age)
 			systest.SetTime(t, path, at)
 			return path
@@ -38,7 +38,7 @@ func TestSweep(t *testing.T) {
 			leftover(filepath.Join(c.dir, "a"), 2*disk.TempTTL), leftover(elsewhere, 2*disk.TempTTL),
 			filepath.Join(sub, ".pollux-notes.tmp"),
 		}
-		writeFile(t, kept[2], "the user's")
+		systest.WriteFile(t, kept[2], "the user's")
 		for _, path := range []string{
 			filepath.Join(sub, "f"), filepath.Join(elsewhere, "f"), filepath.Join(link, "f"), filepath.Join(c.dir, "none", "f"), "f",
 		} {

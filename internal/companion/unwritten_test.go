@@ -7,6 +7,7 @@ import (
 
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
+	"pollux/internal/sys/systest"
 )
 
 // A lost is an accepted change whose agent ended before it wrote the file.
@@ -14,10 +15,10 @@ func (b *bare) lost(t *testing.T, v *view, s *fakeSession, path, text string) ed
 	t.Helper()
 	d := b.propose(t, s, v, Proposal{Path: path, Text: "new\n"})
 	v.accepts(t, d, text)
-	if cl := receive(t, v.closed); cl != (editor.DiffClose{ID: d.ID, Reason: editor.ReasonUnwritten}) {
+	if cl := systest.Receive(t, v.closed); cl != (editor.DiffClose{ID: d.ID, Reason: editor.ReasonUnwritten}) {
 		t.Errorf("closed %+v", cl)
 	}
-	if m := receive(t, v.all); m.Diff != d.ID || !m.Unwritten || m.Level != "warning" {
+	if m := systest.Receive(t, v.all); m.Diff != d.ID || !m.Unwritten || m.Level != "warning" {
 		t.Errorf("the message is %+v", m)
 	}
 	return d
@@ -26,10 +27,10 @@ func (b *bare) lost(t *testing.T, v *view, s *fakeSession, path, text string) ed
 // settled checks that the warning about a diff is withdrawn, once, and what the journal has.
 func (b *bare) settled(t *testing.T, v *view, d editor.Diff, says string) {
 	t.Helper()
-	if cl := receive(t, v.closed); cl.ID != d.ID {
+	if cl := systest.Receive(t, v.closed); cl.ID != d.ID {
 		t.Errorf("closed %+v, want %s", cl, d.ID)
 	}
-	if m := receive(t, v.all); m.Level != "info" || !strings.Contains(m.Text, says) {
+	if m := systest.Receive(t, v.all); m.Level != "info" || !strings.Contains(m.Text, says) {
 		t.Errorf("the message is %+v, want %q", m, says)
 	}
 	if e, err := b.journal.Get(d.ID); err != nil || e.State != journal.Accepted || e.Unwritten {
@@ -63,10 +64,10 @@ func TestSaveUnwritten(t *testing.T) {
 	}
 
 	t.Run("it is written", func(t *testing.T) {
-		writeFile(t, path, "old\n")
+		systest.WriteFile(t, path, "old\n")
 		d := c.lost(t, v, s, path, "mine\n")
 		save(d, "", editor.StatusAccepted)
-		holds(t, path, "mine\n")
+		systest.WantFile(t, path, "mine\n")
 		c.settled(t, v, d, "was written now")
 		all, err := c.journal.List()
 		if err != nil || all[0].State != journal.Replaced {
@@ -75,21 +76,21 @@ func TestSaveUnwritten(t *testing.T) {
 		c.keeps(t, all[0].ID, "old\n")
 	})
 	t.Run("not over a newer change", func(t *testing.T) {
-		writeFile(t, path, "old\n")
+		systest.WriteFile(t, path, "old\n")
 		d := c.lost(t, v, s, path, "mine\n")
-		writeFile(t, path, "newer\n")
+		systest.WriteFile(t, path, "newer\n")
 		res := save(d, "", editor.StatusConflict)
 		if res.Disk != "newer\n" {
 			t.Errorf("the file is shown as %q", res.Disk)
 		}
-		holds(t, path, "newer\n")
+		systest.WantFile(t, path, "newer\n")
 		save(d, "another version", editor.StatusConflict)
 		save(d, res.Version, editor.StatusAccepted)
-		holds(t, path, "mine\n")
+		systest.WantFile(t, path, "mine\n")
 		c.settled(t, v, d, "was written now")
 	})
 	t.Run("another program writes it", func(t *testing.T) {
-		writeFile(t, path, "old\n")
+		systest.WriteFile(t, path, "old\n")
 		d := c.lost(t, v, s, path, "mine\n")
 		if _, err := c.journal.Restore(d.ID, ""); err != nil {
 			t.Fatal(err)
@@ -97,13 +98,13 @@ func TestSaveUnwritten(t *testing.T) {
 		c.settled(t, v, d, "was written now")
 	})
 	t.Run("a newer change is written", func(t *testing.T) {
-		writeFile(t, path, "old\n")
+		systest.WriteFile(t, path, "old\n")
 		d := c.lost(t, v, s, path, "mine\n")
 		s.undelivered = false
 		d2 := c.propose(t, s, v, Proposal{Path: path, Text: "newer\n"})
 		v.accepts(t, d2, "newer\n")
-		writeFile(t, path, "newer\n")
-		closed := []string{receive(t, v.closed).ID, receive(t, v.closed).ID}
+		systest.WriteFile(t, path, "newer\n")
+		closed := []string{systest.Receive(t, v.closed).ID, systest.Receive(t, v.closed).ID}
 		if closed[0] != d.ID || closed[1] != d2.ID {
 			t.Errorf("closed %q, want %q and %q", closed, d.ID, d2.ID)
 		}
@@ -122,7 +123,7 @@ func TestPageLoadedAgain(t *testing.T) {
 	c.connect(t, s)
 	d := c.lost(t, v, s, filepath.Join(c.dir, "f"), "mine\n")
 	page := c.viewOf(t, c.AttachPage)
-	if m := receive(t, page.all); m.Diff != d.ID || !m.Unwritten {
+	if m := systest.Receive(t, page.all); m.Diff != d.ID || !m.Unwritten {
 		t.Errorf("the page reads %+v", m)
 	}
 	if other := c.view(t); len(other.all) > 0 {
@@ -138,14 +139,14 @@ func TestNoticeIsWithdrawn(t *testing.T) {
 	if err := c.Propose(s, Proposal{Path: path, Binary: "it is binary"}); err != nil {
 		t.Fatal(err)
 	}
-	m := receive(t, v.all)
+	m := systest.Receive(t, v.all)
 	if m.Diff == "" || m.Unwritten {
 		t.Errorf("the message is %+v", m)
 	}
 	if _, err := c.Withdraw(s, path); err != nil {
 		t.Fatal(err)
 	}
-	if cl := receive(t, v.closed); cl.ID != m.Diff {
+	if cl := systest.Receive(t, v.closed); cl.ID != m.Diff {
 		t.Errorf("closed %+v, want %s", cl, m.Diff)
 	}
 }

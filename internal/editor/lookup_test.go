@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"pollux/internal/jsonrpc"
@@ -28,28 +28,18 @@ func listen(t *testing.T, port int, status *Status) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var serving sync.WaitGroup
-	t.Cleanup(func() { l.Close(); serving.Wait() })
-	serving.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			serving.Go(func() {
-				if status == nil {
-					defer conn.Close()
-					io.Copy(io.Discard, conn) // until the client gives up
-					return
-				}
-				<-jsonrpc.NewConn(context.Background(), NewStream(conn), jsonrpc.HandlerWithError(func(_ *jsonrpc.Conn, req *jsonrpc.Request) (any, error) {
-					if req.Method == MethodStatus {
-						return status, nil
-					}
-					return InitializeResult{Protocol: ProtocolVersion}, nil
-				})).DisconnectNotify()
-			})
+	systest.Serve(t, l, func(conn net.Conn) {
+		if status == nil {
+			defer conn.Close()
+			io.Copy(io.Discard, conn) // until the client gives up
+			return
 		}
+		<-jsonrpc.NewConn(context.Background(), NewStream(conn), jsonrpc.HandlerWithError(func(_ *jsonrpc.Conn, req *jsonrpc.Request) (any, error) {
+			if req.Method == MethodStatus {
+				return status, nil
+			}
+			return InitializeResult{Protocol: ProtocolVersion}, nil
+		})).DisconnectNotify()
 	})
 	return path
 }

@@ -236,9 +236,7 @@ func TestInstallNoticesChanges(t *testing.T) {
 		if err := p.Apply(); err == nil || !strings.Contains(err.Error(), "changed since; nothing was written: run this command again") {
 			t.Errorf("carried out: %v", err)
 		}
-		if got, _ := os.ReadFile(file); string(got) != content+"more of mine\n" {
-			t.Errorf("the file holds %q", got)
-		}
+		systest.WantFile(t, file, content+"more of mine\n")
 		p.changes[0].before = content + "more of mine\n"
 		if err := p.Apply(); err != nil {
 			t.Error(err)

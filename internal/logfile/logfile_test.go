@@ -27,15 +27,6 @@ func write(t *testing.T, l *File, record string) {
 	}
 }
 
-func read(t *testing.T, path string) string {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(data)
-}
-
 // The first record creates the log, for the user alone.
 func TestCreate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log", "pollux.log")
@@ -55,7 +46,7 @@ func TestCreate(t *testing.T) {
 	}
 	write(t, l, "two\n")
 	l.Close()
-	if got := read(t, path); got != "one\ntwo\n" {
+	if got := systest.ReadFile(t, path); got != "one\ntwo\n" {
 		t.Errorf("got %q", got)
 	}
 	for name, want := range map[string]fs.FileMode{path: 0o600, filepath.Dir(path): 0o700} {
@@ -90,7 +81,7 @@ func TestRotation(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	text := read(t, Old(path)) + read(t, path)
+	text := systest.ReadFile(t, Old(path)) + systest.ReadFile(t, path)
 	for w := range writers {
 		for i := range each {
 			if !strings.Contains(text, fmt.Sprintf("\n%d-%d %s\n", w, i, filler)) && !strings.HasPrefix(text, fmt.Sprintf("%d-%d ", w, i)) {
@@ -107,7 +98,7 @@ func TestRotation(t *testing.T) {
 	defer l.Close()
 	write(t, l, strings.Repeat("y", MaxSize)+"\n")
 	write(t, l, "last\n")
-	if got := read(t, path); got != "last\n" {
+	if got := systest.ReadFile(t, path); got != "last\n" {
 		t.Errorf("the log holds %d bytes", len(got))
 	}
 }
@@ -125,7 +116,7 @@ func TestRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, l, "two\n")
-	if got := read(t, path); !strings.HasSuffix(got, "two\n") {
+	if got := systest.ReadFile(t, path); !strings.HasSuffix(got, "two\n") {
 		t.Errorf("got %q", got)
 	}
 }

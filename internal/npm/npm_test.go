@@ -12,7 +12,6 @@ func TestVersion(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
 		path := filepath.Join(dir, filepath.FromSlash(name))
-		systest.MakeDir(t, filepath.Dir(path))
 		systest.WriteFile(t, path, text)
 	}
 	write("a/package.json", `{"name": "@x/agent", "version": "1.2.3"}`)

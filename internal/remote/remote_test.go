@@ -199,26 +199,17 @@ func TestListener(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer companion.Close()
-	go func() {
+	systest.Serve(t, companion, func(conn net.Conn) { // repeats what it receives
+		defer conn.Close()
+		r := bufio.NewReader(conn)
 		for {
-			conn, err := companion.Accept()
+			line, err := r.ReadString('\n')
 			if err != nil {
 				return
 			}
-			go func() { // repeats what it receives
-				defer conn.Close()
-				r := bufio.NewReader(conn)
-				for {
-					line, err := r.ReadString('\n')
-					if err != nil {
-						return
-					}
-					fmt.Fprintf(conn, "heard %s", line)
-				}
-			}()
+			fmt.Fprintf(conn, "heard %s", line)
 		}
-	}()
+	})
 	f, err := Listen(t.Context(), Target{Socket: filepath.Join(dir, "companion.sock")}, nil, unused{t})
 	if err != nil {
 		t.Fatal(err)
@@ -358,9 +349,7 @@ func TestForeignSocketsAreRefused(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("another user must own the socket's pipe there, and Wine has one user")
 	}
-	if os.Getuid() != 0 {
-		t.Skip("needs root")
-	}
+	systest.NeedRoot(t)
 	for name, tt := range map[string]struct {
 		mode  os.FileMode
 		owner int // of the directory

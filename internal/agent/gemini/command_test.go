@@ -97,9 +97,7 @@ func TestFilesOfASource(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text, err := os.ReadFile(filepath.Join(tmp, "home", ".gemini", "GEMINI.md")); err != nil || string(text) != "theirs" {
-		t.Errorf("the private home has %q, %v", text, err)
-	}
+	systest.WantFile(t, filepath.Join(tmp, "home", ".gemini", "GEMINI.md"), "theirs")
 	if env := agent.Env(command.Env); env.Get("HOME") != theirs || env.Get("GEMINI_CLI_HOME") != filepath.Join(tmp, "home") {
 		t.Errorf("the environment is %q", command.Env)
 	}
@@ -128,9 +126,7 @@ func TestPrivateHomeWithoutLinks(t *testing.T) {
 		t.Errorf("not linked: %v, %v", unlinked, err)
 	}
 	for name, want := range map[string]string{".env": "", "oauth_creds.json": "", "settings.json": "settings.json"} {
-		if data, err := os.ReadFile(filepath.Join(ours, name)); err != nil || string(data) != want {
-			t.Errorf("the private home's %s holds %q, %v", name, data, err)
-		}
+		systest.WantFile(t, filepath.Join(ours, name), want)
 	}
 }
 

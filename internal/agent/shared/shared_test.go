@@ -702,9 +702,7 @@ func TestListenRefuses(t *testing.T) {
 	if _, err := Listen(t.Context(), path); err == nil || !strings.Contains(err.Error(), "is not a socket: remove it") {
 		t.Errorf("got %v", err)
 	}
-	if data, _ := os.ReadFile(path); string(data) != "mine" {
-		t.Errorf("the file holds %q", data)
-	}
+	systest.WantFile(t, path, "mine")
 }
 
 // A program that is not a pool, and a pool of another version, are not used.

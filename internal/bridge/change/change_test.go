@@ -176,13 +176,9 @@ func TestAutocrlf(t *testing.T) {
 				t.Error(err)
 			}
 			for name, want := range files {
-				if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != want {
-					t.Errorf("change mode makes %s %q, %v", name, got, err)
-				}
+				systest.WantFile(t, filepath.Join(dir, name), want)
 			}
-			if after, err := os.ReadFile(filepath.Join(dir, ".git", "index")); err != nil || string(after) != index {
-				t.Errorf("the index has changed, %v", err)
-			}
+			systest.WantFile(t, filepath.Join(dir, ".git", "index"), index)
 			work := filepath.Join(t.TempDir(), "work")
 			if err := os.CopyFS(work, os.DirFS(dir)); err != nil {
 				t.Fatal(err)

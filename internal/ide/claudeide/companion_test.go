@@ -68,7 +68,7 @@ func TestWithCompanion(t *testing.T) {
 	a := f.dial(true)
 	a.initialize("claude-code")
 	id := a.openDiff(path, "new\n", "tab")
-	d := receive(t, opened)
+	d := systest.Receive(t, opened)
 	if d.Original != "old\n" || d.Proposed != "new\n" || d.Agent != "Claude Code" {
 		t.Errorf("the diff is %+v", d)
 	}
@@ -81,25 +81,25 @@ func TestWithCompanion(t *testing.T) {
 	}
 	a.want(id, "FILE_SAVED|mine\r\n")
 	systest.WriteFile(t, path, "mine\r\n")
-	if got := receive(t, closed); got.Reason != editor.ReasonAccepted {
+	if got := systest.Receive(t, closed); got.Reason != editor.ReasonAccepted {
 		t.Errorf("closed: %+v", got)
 	}
 
 	id = a.openDiff(path, "new\n", "tab")
-	receive(t, opened)
+	systest.Receive(t, opened)
 	a.want(a.call(toolCloseTab, `{"tab_name":"tab"}`), "TAB_CLOSED")
 	a.want(id, "DIFF_REJECTED|tab")
-	if got := receive(t, closed); got.Reason != editor.ReasonClosed {
+	if got := systest.Receive(t, closed); got.Reason != editor.ReasonClosed {
 		t.Errorf("closed: %+v", got)
 	}
 
 	id = a.openDiff(path, "new\n", "tab")
-	receive(t, opened)
+	systest.Receive(t, opened)
 	// When a call after it has taken effect, the companion knows that the view shows it.
 	a.want(a.call(toolCloseTab, `{"tab_name":"none"}`), "TAB_CLOSED")
 	view.Close()
 	a.want(id, "DIFF_REJECTED|tab")
-	receive(t, a.ended)
+	systest.Receive(t, a.ended)
 	if _, res, err := f.handshake(f.auth()); res == nil || res.StatusCode != 503 {
 		t.Errorf("without views: %v", err)
 	}

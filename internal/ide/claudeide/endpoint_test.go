@@ -40,7 +40,7 @@ func (f *fixture) next() *Server {
 func (f *fixture) leave(a *agent) {
 	f.t.Helper()
 	a.ws.CloseNow()
-	receive(f.t, f.backend.Gone)
+	systest.Receive(f.t, f.backend.Gone)
 	synctest.Wait()
 }
 

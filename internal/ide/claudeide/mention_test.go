@@ -78,12 +78,12 @@ func TestMentionFails(t *testing.T) {
 			t.Errorf("to an agent that does not read: %v", err)
 		}
 		a.ws.CloseNow()
-		receive(t, f.backend.Gone)
+		systest.Receive(t, f.backend.Gone)
 		if err := a.session.Mention(t.Context(), "/a", 0, 0); !errors.Is(err, errEnded) {
 			t.Errorf("to an agent that has ended: %v", err)
 		}
 		for range cap(a.answers) + 1 { // what it has read, so that its goroutine ends
-			receive(t, a.answers)
+			systest.Receive(t, a.answers)
 		}
 	})
 }
@@ -101,7 +101,7 @@ func TestMentionIsSentOnce(t *testing.T) {
 			cancel()
 		}
 		for range cap(a.answers) + 2 {
-			receive(t, a.answers)
+			systest.Receive(t, a.answers)
 		}
 		synctest.Wait()
 		mentions := 0
@@ -120,7 +120,7 @@ func TestMentionIsSentOnce(t *testing.T) {
 func (a *agent) mentioned() string {
 	a.f.t.Helper()
 	for {
-		if m := receive(a.f.t, a.notes); m.Method == "at_mentioned" {
+		if m := systest.Receive(a.f.t, a.notes); m.Method == "at_mentioned" {
 			return string(m.Params)
 		}
 	}
@@ -149,8 +149,8 @@ func TestFolder(t *testing.T) {
 				with := strings.Replace(initialize("claude-code"), "{}", `{"roots":{"listChanged":true}}`, 1)
 				a.answer(a.request("initialize", with))
 				a.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-				a.session = receive(t, f.backend.Joined)
-				asked := receive(t, a.answers)
+				a.session = systest.Receive(t, f.backend.Joined)
+				asked := systest.Receive(t, a.answers)
 				if asked.Method != "roots/list" {
 					t.Fatalf("asked for %s", asked.Method)
 				}

@@ -262,7 +262,7 @@ func (f *fixture) connect(name string) *agent {
 	f.t.Helper()
 	a := f.dial(true)
 	a.initialize(name)
-	a.session = receive(f.t, f.backend.Joined)
+	a.session = systest.Receive(f.t, f.backend.Joined)
 	return a
 }
 
@@ -323,14 +323,14 @@ func (a *agent) openDiff(path, text, tab string) (id int) {
 func (a *agent) show(path, text, tab string) (id int) {
 	a.f.t.Helper()
 	id = a.openDiff(path, text, tab)
-	receive(a.f.t, a.f.backend.Proposed)
+	systest.Receive(a.f.t, a.f.backend.Proposed)
 	return id
 }
 
 // delivered checks that the agent has received an outcome.
 func delivered(t *testing.T, done <-chan error) {
 	t.Helper()
-	if err := receive(t, done); err != nil {
+	if err := systest.Receive(t, done); err != nil {
 		t.Error(err)
 	}
 }
@@ -343,7 +343,7 @@ func (a *agent) answer(id int) message {
 			delete(a.kept, id)
 			return m
 		}
-		m := receive(a.f.t, a.answers)
+		m := systest.Receive(a.f.t, a.answers)
 		if _, ok := a.kept[*m.ID]; ok {
 			a.f.t.Fatalf("request %d has two answers", *m.ID)
 		}
@@ -370,18 +370,6 @@ func (a *agent) silent() {
 	for id, m := range a.kept {
 		a.f.t.Errorf("an answer to %d: %s", id, m)
 	}
-}
-
-func receive[T any](t *testing.T, c <-chan T) (v T) {
-	t.Helper()
-	timeout := time.NewTimer(20 * time.Second)
-	defer timeout.Stop()
-	select {
-	case v = <-c:
-	case <-timeout.C:
-		t.Fatal("nothing arrived")
-	}
-	return v
 }
 
 func TestHandshake(t *testing.T) {
@@ -492,7 +480,7 @@ func TestClose(t *testing.T) {
 				for len(a.answers) > 0 {
 					<-a.answers
 				}
-				if err := receive(t, done); err == nil {
+				if err := systest.Receive(t, done); err == nil {
 					t.Error("the outcome that nobody read was delivered")
 				}
 			})
@@ -546,12 +534,12 @@ func TestNoViews(t *testing.T) {
 		begun := time.Now()
 		f.ViewsChanged()
 		a.want(decided, "DIFF_REJECTED|tab")
-		receive(t, a.ended)
+		systest.Receive(t, a.ended)
 		if took := time.Since(begun); took != 0 {
 			t.Errorf("it took %s: an undecided change delays the end", took)
 		}
 		delivered(t, done)
-		receive(t, f.backend.Gone)
+		systest.Receive(t, f.backend.Gone)
 		select {
 		case m := <-a.answers:
 			t.Errorf("an answer to %d: %s", undecided, m)
@@ -576,8 +564,8 @@ func TestCloseDelivers(t *testing.T) {
 				synctest.Wait()
 				a.want(id, "DIFF_REJECTED|tab")
 				delivered(t, done)
-				receive(t, a.ended)
-				receive(t, f.backend.Gone)
+				systest.Receive(t, a.ended)
+				systest.Receive(t, f.backend.Gone)
 			})
 		})
 	}
@@ -592,11 +580,11 @@ func TestNoViewsAndNobodyReads(t *testing.T) {
 		f.backend.setShows(false)
 		begun := time.Now()
 		f.ViewsChanged()
-		receive(t, f.backend.Gone)
+		systest.Receive(t, f.backend.Gone)
 		if took := time.Since(begun); took > flushTimeout {
 			t.Errorf("it took %s", took)
 		}
-		if err := receive(t, done); err == nil {
+		if err := systest.Receive(t, done); err == nil {
 			t.Error("the outcome that nobody read was delivered")
 		}
 		for len(a.answers) > 0 {

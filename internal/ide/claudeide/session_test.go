@@ -29,7 +29,7 @@ func TestInitialize(t *testing.T) {
 		}
 		a.want(a.call("getDiagnostics", systest.InJSON(`{"uri":"file:///project/a"}`)), "[]")
 		a.ws.CloseNow()
-		if receive(t, f.backend.Gone) != a.session {
+		if systest.Receive(t, f.backend.Gone) != a.session {
 			t.Error("another session has ended")
 		}
 	})
@@ -55,7 +55,7 @@ func TestOpencode(t *testing.T) {
 		id := a.request("initialize", strings.Replace(initialize("opencode"), "1.2", placeholder, 1))
 		a.answer(id)
 		a.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-		session := receive(t, a.f.backend.Joined)
+		session := systest.Receive(t, a.f.backend.Joined)
 		if name, version := session.Client(); name != "opencode" || version != "" || session.Limits() == "" {
 			t.Errorf("connected: %q %q, %q", name, version, session.Limits())
 		}
@@ -82,7 +82,7 @@ func TestOpenDiff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			withClaude(t, func(t *testing.T, f *fixture, a *agent) {
 				id := a.openDiff("/project/a <&>", "new\n", "tab")
-				if p := receive(t, f.backend.Proposed); p != (companion.Proposal{Path: "/project/a <&>", Text: "new\n", Hidden: true}) {
+				if p := systest.Receive(t, f.backend.Proposed); p != (companion.Proposal{Path: "/project/a <&>", Text: "new\n", Hidden: true}) {
 					t.Errorf("the proposal is %+v", p)
 				}
 				a.silent()
@@ -169,7 +169,7 @@ func TestOrderOfCalls(t *testing.T) {
 		f.backend.OnPropose = func(companion.Proposal) error { opening <- true; <-shown; return nil }
 		a := f.connect("claude-code")
 		first := a.openDiff("/project/a", "first", "tab")
-		receive(t, opening)
+		systest.Receive(t, opening)
 		closing := a.call(toolCloseTab, `{"tab_name":"tab"}`)
 		second := a.openDiff("/project/a", "second", "tab")
 		third := a.openDiff("/project/a", "third", "tab")
@@ -182,7 +182,7 @@ func TestOrderOfCalls(t *testing.T) {
 		a.want(closing, "TAB_CLOSED")
 		a.want(second, "isError: "+blocking.ErrUndecided.Error())
 		for _, want := range []string{"first", "second", "third"} {
-			if p := receive(t, f.backend.Proposed); p.Text != want {
+			if p := systest.Receive(t, f.backend.Proposed); p.Text != want {
 				t.Errorf("proposed %s, want %s", p.Text, want)
 			}
 		}
@@ -200,7 +200,7 @@ func TestSameTab(t *testing.T) {
 			ids = append(ids, a.openDiff(path, "x", "tab"))
 		}
 		for range ids {
-			receive(t, f.backend.Proposed)
+			systest.Receive(t, f.backend.Proposed)
 		}
 		a.want(ids[1], "isError: "+blocking.ErrUndecided.Error())
 		for i, path := range map[int]string{0: "/project/a", 2: "/project/b"} {
@@ -233,13 +233,13 @@ func TestAgentEnds(t *testing.T) {
 		a.show("/project/a", "x", "tab")
 		a.show("/project/b", "x", "tab")
 		a.ws.CloseNow()
-		if s := receive(t, f.backend.Gone); s != a.session {
+		if s := systest.Receive(t, f.backend.Gone); s != a.session {
 			t.Error("another session has ended")
 		}
 		if n := f.backend.Open(); n != 2 {
 			t.Errorf("%d diffs are left", n)
 		}
-		if err := receive(t, f.backend.Resolve(a.session, "/project/a", companion.Outcome{Accepted: true})); err == nil {
+		if err := systest.Receive(t, f.backend.Resolve(a.session, "/project/a", companion.Outcome{Accepted: true})); err == nil {
 			t.Error("an outcome was delivered after the end")
 		}
 		synctest.Wait()

@@ -222,17 +222,6 @@ func opened(t *testing.T, res response) string {
 	return strings.Join(names, " ")
 }
 
-func receive[T any](t *testing.T, c <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(20 * time.Second):
-		t.Fatal("nothing came")
-		panic("unreachable")
-	}
-}
-
 // project returns a directory with files, as a real path.
 func project(t *testing.T, names ...string) string {
 	t.Helper()
@@ -270,7 +259,7 @@ func TestAnswer(t *testing.T) {
 	if got := m.ask(dir); got != "a.txt b.txt" {
 		t.Errorf("the agent receives %q", got)
 	}
-	session := receive(t, b.came)
+	session := systest.Receive(t, b.came)
 	if name, version := session.Client(); name != "Codex CLI" || version != "" || session.Limits() == "" {
 		t.Errorf("connected: %q %q, %q", name, version, session.Limits())
 	}
@@ -312,16 +301,16 @@ func TestSessionEnds(t *testing.T) {
 	s := m.start(b, "1-1.sock")
 	const dead = 1 << 30 // above every limit
 	s.asked(dead, dir)
-	if session := receive(t, b.came); receive(t, b.gone) != session {
+	if session := systest.Receive(t, b.came); systest.Receive(t, b.gone) != session {
 		t.Error("another session ended")
 	}
 	s.asked(os.Getpid(), dir)
-	session := receive(t, b.came)
+	session := systest.Receive(t, b.came)
 	if p := session.Process(); p.PID != os.Getpid() || p.Dir != dir || p.Terminal != proc.Terminal(p.PID) {
 		t.Errorf("the process is %+v", p)
 	}
 	s.Close(t.Context())
-	if receive(t, b.gone) != session {
+	if systest.Receive(t, b.gone) != session {
 		t.Error("another session ended")
 	}
 	s.asked(os.Getpid(), dir)
@@ -358,7 +347,7 @@ func TestIdleConnections(t *testing.T) {
 				}()
 			}
 			for range len(idle) - maxConns {
-				receive(t, ended)
+				systest.Receive(t, ended)
 			}
 			// The server has seen all of them, so that the next ones are the youngest.
 			for range 3 {
@@ -448,7 +437,7 @@ func TestSiblings(t *testing.T) {
 			t.Errorf("in %s the agent receives %q, want %q", dir, got, want)
 		}
 	}
-	if receive(t, owner.came) == nil || receive(t, late.came) == nil || len(early.came) > 0 {
+	if systest.Receive(t, owner.came) == nil || systest.Receive(t, late.came) == nil || len(early.came) > 0 {
 		t.Error("the agent is connected to other companions than those that answered")
 	}
 }

@@ -161,7 +161,7 @@ func (f *fixture) connect() *agent {
 	if f.read(res); res.StatusCode != http.StatusAccepted {
 		f.t.Fatal(res.Status)
 	}
-	a.session = receive(f.t, f.backend.Joined)
+	a.session = systest.Receive(f.t, f.backend.Joined)
 	a.number = 1
 	a.stream()
 	return a
@@ -260,22 +260,12 @@ func (a *agent) openDiff(path, text, tab string) pending {
 
 func (a *agent) want(p pending, parts ...string) {
 	a.f.t.Helper()
-	got := receive(a.f.t, p.text)
+	got := systest.Receive(a.f.t, p.text)
 	for _, part := range parts {
 		if !strings.Contains(got, part) {
 			a.f.t.Errorf("the answer is %s, want %s", got, part)
 		}
 	}
-}
-
-func receive[T any](t *testing.T, c <-chan T) (v T) {
-	t.Helper()
-	select {
-	case v = <-c:
-	case <-time.After(time.Hour):
-		t.Fatal("nothing was received")
-	}
-	return v
 }
 
 // Clients without the nonce and web pages are refused.
@@ -322,13 +312,13 @@ func TestOpenDiff(t *testing.T) {
 				}
 				p := a.openDiff("/project/a <&>", "new\n", "tab")
 				want := companion.Proposal{Path: "/project/a <&>", Text: "new\n", ReadOnly: readOnly}
-				if got := receive(f.t, f.backend.Proposed); got != want {
+				if got := systest.Receive(f.t, f.backend.Proposed); got != want {
 					f.t.Errorf("the proposal is %+v", got)
 				}
 				time.Sleep(24 * time.Hour) // the response is kept alive
 				done := f.backend.Resolve(a.session, "/project/a <&>", tt.outcome)
 				a.want(p, tt.want...)
-				if err := receive(f.t, done); err != nil {
+				if err := systest.Receive(f.t, done); err != nil {
 					f.t.Error(err)
 				}
 				a.want(a.call(toolCloseDiff, `{"tab_name":"tab"}`), `"success":true`)
@@ -399,16 +389,16 @@ func TestKilled(t *testing.T) {
 	start(t, func(f *fixture) {
 		a := f.connect()
 		p := a.openDiff("/project/a", "x", "tab")
-		receive(f.t, f.backend.Proposed)
+		systest.Receive(f.t, f.backend.Proposed)
 		a.cut()
 		p.cancel()
-		if receive(f.t, f.backend.Gone) != a.session {
+		if systest.Receive(f.t, f.backend.Gone) != a.session {
 			f.t.Error("another session has ended")
 		}
 		if n := f.backend.Open(); n != 1 {
 			f.t.Errorf("%d diffs are open", n)
 		}
-		if err := receive(f.t, f.backend.Resolve(a.session, "/project/a", companion.Outcome{Accepted: true})); err == nil {
+		if err := systest.Receive(f.t, f.backend.Resolve(a.session, "/project/a", companion.Outcome{Accepted: true})); err == nil {
 			f.t.Error("an outcome was delivered after the end")
 		}
 		synctest.Wait()
@@ -481,13 +471,13 @@ func TestClose(t *testing.T) {
 	start(t, func(f *fixture) {
 		a := f.connect()
 		p := a.openDiff("/project/a", "x", "tab")
-		receive(f.t, f.backend.Proposed)
+		systest.Receive(f.t, f.backend.Proposed)
 		done := f.backend.Resolve(a.session, "/project/a", companion.Outcome{})
 		if err := f.Close(f.t.Context()); err != nil {
 			f.t.Error(err)
 		}
 		a.want(p, "REJECTED")
-		if err := receive(f.t, done); err != nil {
+		if err := systest.Receive(f.t, done); err != nil {
 			f.t.Error(err)
 		}
 		<-a.ended

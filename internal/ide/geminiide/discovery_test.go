@@ -214,9 +214,7 @@ func TestPublishRefusesSomebodyElsesPlace(t *testing.T) {
 // Another user can make the directory, or a link in its place, before the user
 // does, and redirect it later.
 func TestPublishRefusesALinkOfAnother(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("needs root")
-	}
+	systest.NeedRoot(t)
 	const other = 65534
 	for name, tt := range map[string]struct {
 		make func(tmp, mine string) error // tmp is TMPDIR, which all can write to; mine belongs to the user

@@ -43,9 +43,7 @@ func TestReplaceFileKeepsHardLinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	replace(t, file, "new")
-	if got, _ := os.ReadFile(other); string(got) != "new" {
-		t.Errorf("the other link holds %q", got)
-	}
+	systest.WantFile(t, other, "new")
 }
 
 func TestReplaceFileFollowsLinks(t *testing.T) {
@@ -54,9 +52,7 @@ func TestReplaceFileFollowsLinks(t *testing.T) {
 	write(t, file, "old", 0o640)
 	systest.Link(t, "a", link)
 	replace(t, link, "new")
-	if got, _ := os.ReadFile(file); string(got) != "new" {
-		t.Errorf("the file holds %q", got)
-	}
+	systest.WantFile(t, file, "new")
 	if info, err := os.Lstat(link); err != nil || info.Mode()&fs.ModeSymlink == 0 {
 		t.Error("the link is gone")
 	}
@@ -112,9 +108,7 @@ func TestReplaceFileRemovesLeftovers(t *testing.T) {
 	if _, err := os.Stat(fresh); err != nil {
 		t.Error("a file that another process may be about to rename is gone")
 	}
-	if got, err := os.ReadFile(path); string(got) != "old" {
-		t.Errorf("the file holds %q, %v", got, err)
-	}
+	systest.WantFile(t, path, "old")
 }
 
 // Between a proposal and its save, a directory or the file can become a link.
@@ -148,9 +142,7 @@ func TestReplaceInStaysInside(t *testing.T) {
 			t.Errorf("%s was written", name)
 		}
 	}
-	if got, _ := os.ReadFile(filepath.Join(outside, "secret")); string(got) != "old" {
-		t.Errorf("the file outside holds %q", got)
-	}
+	systest.WantFile(t, filepath.Join(outside, "secret"), "old")
 	if names, _ := filepath.Glob(filepath.Join(outside, "*")); len(names) != 1 {
 		t.Errorf("outside there is now %s", strings.Join(names, ", "))
 	}
@@ -178,9 +170,7 @@ func TestReplaceInWhereFilesBelongToOthers(t *testing.T) {
 	if err := replaceIn(root, "f", "new", foreign); err != nil {
 		t.Error(err)
 	}
-	if got, _ := os.ReadFile(path); string(got) != "new" {
-		t.Errorf("the file holds %q", got)
-	}
+	systest.WantFile(t, path, "new")
 	if after, err := root.Lstat("f"); err != nil || !os.SameFile(before, after) {
 		t.Errorf("another file is in its place: %v", err)
 	}

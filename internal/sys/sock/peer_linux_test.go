@@ -29,9 +29,7 @@ func listenAs(t *testing.T, path string, uid int) net.Listener {
 
 // The listening process counts, not the owner of the socket file.
 func TestTrustedPeer(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("needs root")
-	}
+	systest.NeedRoot(t)
 	dir, err := os.MkdirTemp("", "px") // which the other user can reach
 	if err != nil {
 		t.Fatal(err)

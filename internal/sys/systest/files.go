@@ -55,6 +55,14 @@ func ReadFile(t testing.TB, path string) string {
 	return string(data)
 }
 
+// WantFile compares the text of a file.
+func WantFile(t testing.TB, path, want string) {
+	t.Helper()
+	if data, err := os.ReadFile(path); err != nil || string(data) != want {
+		t.Errorf("%s holds %q, %v; want %q", path, data, err, want)
+	}
+}
+
 // Remove removes a file or an empty directory.
 func Remove(t testing.TB, path string) {
 	t.Helper()

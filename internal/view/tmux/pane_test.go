@@ -289,11 +289,11 @@ func TestPasteAgain(t *testing.T) {
 	paste(editor.Prompt{Text: "@a.txt "}, "", "@a.txt ")
 	paste(editor.Prompt{Text: "@b.txt "}, "@a.txt ", "@a.txt @b.txt ")
 	_, err := p.Paste(t.Context(), editor.Prompt{Text: "@c.txt "}, findLine, "@b.txt ")
-	wantError(t, err, "its input line in tmux pane %0 is not empty")
+	systest.WantError(t, err, "its input line in tmux pane %0 is not empty")
 	paste(editor.Prompt{Text: "@a/longer/path "}, "@a.txt @b.txt ", "@a.txt @b.txt @a/longer/path ")
 	// What the line holds already is a part of the new text, and long enough for one.
 	_, err = p.Paste(t.Context(), editor.Prompt{Text: ignored, Submit: true}, findLine, "@a.txt @b.txt @a/longer/path ")
-	wantError(t, err, "did not press Enter: its input line there does not show the text")
+	systest.WantError(t, err, "did not press Enter: its input line there does not show the text")
 	paste(editor.Prompt{Text: "why", Submit: true}, "@a.txt @b.txt @a/longer/path ", "")
 	d.wait("Enter", func() bool { return strings.HasSuffix(d.typed(), "why\x1b[201~\r") })
 }
@@ -319,16 +319,9 @@ func TestMention(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 	_, err := p.Mention(t.Context(), func() error { return nil }, findLine, "")
-	wantError(t, err, "its input line in tmux pane %0 does not show it")
+	systest.WantError(t, err, "its input line in tmux pane %0 does not show it")
 	_, err = p.Mention(t.Context(), send, nil, "")
-	wantError(t, err, "tmux pane %0 does not show its input line")
-}
-
-func wantError(t *testing.T, err error, text string) {
-	t.Helper()
-	if err == nil || !strings.Contains(err.Error(), text) {
-		t.Errorf("the error is %v, want %q", err, text)
-	}
+	systest.WantError(t, err, "tmux pane %0 does not show its input line")
 }
 
 // Enter would answer what the agent asks, or be for the next program.
@@ -352,7 +345,7 @@ func TestPasteWithoutEnter(t *testing.T) {
 				return line
 			}
 			_, err := p.Paste(t.Context(), editor.Prompt{Text: tt.text, Submit: true}, seen, "")
-			wantError(t, err, tt.want)
+			systest.WantError(t, err, tt.want)
 			if got := d.typed(); !strings.Contains(got, tt.text) || strings.Contains(got, "\r") {
 				t.Errorf("typed %q", got)
 			}
@@ -402,7 +395,7 @@ func TestPasteRefused(t *testing.T) {
 			tt.prepare(d, p)
 			typed := d.typed()
 			_, err := p.Paste(t.Context(), idle, findLine, "")
-			wantError(t, err, tt.want)
+			systest.WantError(t, err, tt.want)
 			if left := d.tmux("list-buffers"); left != "" {
 				t.Errorf("tmux keeps %q", left)
 			}

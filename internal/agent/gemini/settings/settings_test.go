@@ -26,7 +26,6 @@ func home(t *testing.T, files map[string]string) (project string) {
 	inJSON := strings.ReplaceAll(root, `\`, `\\`)
 	for name, text := range files {
 		path := filepath.Join(root, name)
-		systest.MakeDir(t, filepath.Dir(path))
 		systest.WriteFile(t, path, strings.ReplaceAll(text, "ROOT", inJSON))
 	}
 	systest.MakeDir(t, project)
@@ -156,9 +155,7 @@ func TestSystemSettings(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("only an administrator can make such files, and Wine keeps no owners")
 	}
-	if os.Getuid() != 0 {
-		t.Skip("only root can make files of root's")
-	}
+	systest.NeedRoot(t)
 	etc, err := os.MkdirTemp("/var", "pollux-test-")
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"sync"
 	"testing"
 
 	"pollux/internal/doctor"
@@ -34,22 +33,14 @@ func listen(t *testing.T, path, answer string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var serving sync.WaitGroup
-	serving.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			size := make([]byte, 4)
-			if _, err := io.ReadFull(conn, size); err == nil && answer != "" {
-				io.CopyN(io.Discard, conn, int64(binary.LittleEndian.Uint32(size)))
-				conn.Write(append(binary.LittleEndian.AppendUint32(nil, uint32(len(answer))), answer...))
-			}
-			conn.Close()
+	systest.Serve(t, l, func(conn net.Conn) {
+		defer conn.Close()
+		size := make([]byte, 4)
+		if _, err := io.ReadFull(conn, size); err == nil && answer != "" {
+			io.CopyN(io.Discard, conn, int64(binary.LittleEndian.Uint32(size)))
+			conn.Write(append(binary.LittleEndian.AppendUint32(nil, uint32(len(answer))), answer...))
 		}
 	})
-	t.Cleanup(func() { l.Close(); serving.Wait() })
 }
 
 const (

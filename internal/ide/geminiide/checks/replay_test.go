@@ -114,9 +114,7 @@ func TestReplayDirect(t *testing.T) {
 }
 
 func TestReplayPassesOverOtherUsers(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("only root can give files away")
-	}
+	systest.NeedRoot(t)
 	tmp := t.TempDir()
 	path := filepath.Join(tmp, "gemini", "ide", "gemini-ide-server-1-1.json")
 	systest.WriteFile(t, path, `{"port":1,"workspacePath":"/"}`)
