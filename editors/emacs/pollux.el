@@ -1490,7 +1490,7 @@ A key that was meant for the text must not overwrite."
     (pop-to-buffer (pollux--diff-buffer d))))
 
 (defun pollux--end-ediff (d)
-  "End Ediff, if it shows D.
+  "End the Ediff session of D, if there is one.
 Its buffers must still be there."
   (when-let ((control (pollux--diff-ediff d)))
     (when (buffer-live-p control)
