@@ -207,6 +207,19 @@ func TestPageOrphanJustAppeared(t *testing.T) {
 	s.wantSaid("save a")
 }
 
+// The tag of a deleted file was "changed on disk".
+func TestPageConflictWithADeletedFile(t *testing.T) {
+	s := newStage(t, change("a"))
+	s.script(func(_, _ string) any {
+		return editor.DiffAcceptResult{Status: editor.StatusConflict, Message: "a.txt was deleted since the change was proposed.", Deleted: true, Version: "v2"}
+	})
+	s.page(shows("#path", "a.txt"))
+	s.settle()
+	s.press("#accept", 1)
+	s.page(shows("#conflict-text", "a.txt was deleted"), shows(".item .tags", "deleted"))
+	s.page(chromedp.Click(chromedp.CSS("#compare")), shows(".item .tags", "new file"))
+}
+
 // "Accept again to overwrite it" did nothing on the page. A double click must
 // not overwrite.
 func TestPageConflict(t *testing.T) {

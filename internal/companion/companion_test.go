@@ -454,7 +454,7 @@ func TestConflictAndEmpty(t *testing.T) {
 	}
 	os.Remove(path)
 	third := accept("new\n", second.Version)
-	if third.Status != editor.StatusConflict || third.Disk != "" || third.Message != "f was deleted since the change was proposed." {
+	if third.Status != editor.StatusConflict || !third.Deleted || third.Disk != "" || third.Message != "f was deleted since the change was proposed." {
 		t.Errorf("deleted: %+v", third)
 	}
 	if res := accept("new\n", third.Version); res.Status != editor.StatusAccepted {

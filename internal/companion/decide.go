@@ -66,7 +66,7 @@ func (d *diff) conflict(now file, proposed string) editor.DiffAcceptResult {
 		happened = "was deleted"
 	}
 	return editor.DiffAcceptResult{
-		Status: editor.StatusConflict, Version: now.version, Disk: d.rules.Shown(now.text, proposed),
+		Status: editor.StatusConflict, Version: now.version, Disk: d.rules.Shown(now.text, proposed), Deleted: !now.exists,
 		Message: fmt.Sprintf("%s %s since the change was %s.", filepath.Base(d.path()), happened, since),
 	}
 }

@@ -276,6 +276,7 @@ type DiffAcceptResult struct {
 	Status  string `json:"status"`
 	Message string `json:"message,omitempty"`
 	Disk    string `json:"disk,omitempty"`
+	Deleted bool   `json:"deleted,omitempty"` // the file does not exist any more
 	Version string `json:"version,omitempty"`
 }
 

@@ -25,6 +25,7 @@ export interface AcceptResult {
   status: "accepted" | "conflict" | "empty";
   message?: string;
   disk?: string;
+  deleted?: boolean;
   version?: string;
 }
 

@@ -23,7 +23,7 @@ interface Item {
   shared: string[]; // the last text that Pollux has, then the texts being sent
   deciding?: boolean; // Pollux has not answered yet
   sent?: string; // the text that the user accepted or saved
-  stale?: boolean; // the file has changed on disk since
+  stale?: "disk" | "deleted"; // the file has changed, or was deleted, since
   timer?: number;
 }
 
@@ -124,7 +124,7 @@ const client = new Client({
     const item: Item = known ?? { diff, crlf, text, unsent: false, shared: [] };
     if (!same) item.original = undefined;
     clearTimeout(item.timer);
-    Object.assign(item, { diff, crlf, text, unsent: false, shared: [content], stale: false });
+    Object.assign(item, { diff, crlf, text, unsent: false, shared: [content], stale: undefined });
     items.set(diff.id, item);
     if (typed !== undefined && typed !== content) {
       if (late) strand(diff.id, { path: diff.path, text: typed });
@@ -539,8 +539,8 @@ function renderTags(box: Element, item: Item) {
   const gone = deleted(diff);
   const words: [string, boolean, string][] = [
     ["new", !diff.exists && !gone, "new file"],
-    ["deleted", gone, "deleted"],
-    ["disk", Boolean(item.stale) || (there && diff.exists && !gone), "changed on disk"],
+    ["deleted", item.stale === "deleted" || gone, "deleted"],
+    ["disk", item.stale === "disk" || (there && diff.exists && !gone), "changed on disk"],
     ["ended", diff.state === "orphaned", "agent ended"],
     ["done", diff.state === "accepted", "accepted"],
     ["edited", fromLF(item.text, item.crlf) !== diff.proposed, "edited"],
@@ -628,7 +628,7 @@ function hint(text: string) {
 let hintTimer = 0;
 
 function askConflict(item: Item, res: AcceptResult) {
-  item.stale = true;
+  item.stale = res.deleted ? "deleted" : "disk";
   const text = `${res.message} It was not written. Compare the change with the file as it is now, or overwrite the file.`;
   if (current !== item) {
     message("warning", text, { path: item.diff.path });
@@ -639,7 +639,8 @@ function askConflict(item: Item, res: AcceptResult) {
   $("overwrite").onclick = (e) => decide("accept", e.detail, res.version);
   $("compare").onclick = () => {
     item.diff.original = res.disk ?? "";
-    item.stale = false;
+    item.diff.exists = !res.deleted;
+    item.stale = undefined;
     item.original = undefined;
     show(item, true);
     render();

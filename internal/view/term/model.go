@@ -409,7 +409,7 @@ func (m *model) key(key string, repeated bool) tea.Cmd {
 		case "o":
 			return m.decide(it, true, c.Version)
 		case "d":
-			it.Original = c.Disk
+			it.Original, it.Exists = c.Disk, !c.Deleted
 			it.layOut()
 			m.message = "compared with the file as it is now"
 			m.show()

@@ -244,6 +244,21 @@ func TestSettledStays(t *testing.T) {
 	})
 }
 
+// After "compare", the change of a deleted file is one of a new file.
+func TestComparesWithADeletedFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Config{})
+		b.texts.set("1", "new\n")
+		b.send(opened{ID: "1", Path: "/p/1.txt", Original: "old\n", Exists: true, Proposed: "new\n", State: editor.StateOpen})
+		time.Sleep(time.Second)
+		b.reply = editor.DiffAcceptResult{Status: editor.StatusConflict, Message: "1.txt was deleted.", Deleted: true, Version: "v"}
+		b.press("y")
+		b.sees(t, "1.txt was deleted.")
+		b.press("d")
+		b.sees(t, "(new file)")
+	})
+}
+
 // Messages wait while the user's editor runs, and one of them may be handled before what
 // the editor wrote. The screen showed an older text, and y accepted that.
 func TestMessagesWaitForTheEditor(t *testing.T) {
