@@ -44,10 +44,15 @@ func (l listed) line(mark, rest string, width int) string {
 	if l.inside {
 		mark, path = "  "+mark, filepath.Base(path)
 	}
+	return mark + cutLeft(path, width-ansi.StringWidth(mark+rest)) + rest
+}
+
+// cutLeft returns a path as the terminal shows it. It cuts the path from the left if it is wider
+// than width columns.
+func cutLeft(path string, width int) string {
 	path = termtext.Visible(path)
-	room := max(2, width-ansi.StringWidth(mark+rest))
-	if over := ansi.StringWidth(path) - room; over > 0 {
-		path = ansi.TruncateLeft(path, over+1, "…")
+	if over := ansi.StringWidth(path) - max(2, width); over > 0 {
+		return ansi.TruncateLeft(path, over+1, "…")
 	}
-	return mark + path + rest
+	return path
 }

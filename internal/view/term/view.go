@@ -281,12 +281,7 @@ func (m *model) title(it *item, suffix string, width int) string {
 	if dir == "." {
 		return name + rest
 	}
-	dir = termtext.Visible(dir)
-	room := max(2, width-ansi.StringWidth(name+"  "+rest))
-	if over := ansi.StringWidth(dir) - room; over > 0 {
-		dir = ansi.TruncateLeft(dir, over+1, "…")
-	}
-	return name + "  " + dir + rest
+	return name + "  " + cutLeft(dir, width-ansi.StringWidth(name+"  "+rest)) + rest
 }
 
 // state returns what stands after a change's name, with the agent's name or without.
