@@ -492,11 +492,11 @@ func Stale(pids []int) (stale []string) {
 		}
 		pattern := c.pattern()
 		for _, entry := range entries {
+			path := filepath.Join(dir, entry.Name())
 			info, err := entry.Info()
-			if err != nil || !info.Mode().IsRegular() || !disk.Own(filepath.Join(dir, entry.Name()), info) {
+			if err != nil || !info.Mode().IsRegular() || !disk.Own(path, info) {
 				continue
 			}
-			path := filepath.Join(dir, entry.Name())
 			m := pattern.FindStringSubmatch(entry.Name())
 			if m == nil {
 				continue
@@ -512,14 +512,11 @@ func Stale(pids []int) (stale []string) {
 			if c.prefix != "" {
 				pid, _ = strconv.Atoi(m[1])
 			}
-			ended := f.Pollux > 0 && !proc.Alive(f.Pollux)
-			if f.Port == 0 { // reached by a command
-				if ended {
-					stale = append(stale, path)
-				}
-				continue
+			dead := f.Pollux > 0 && !proc.Alive(f.Pollux)
+			if f.Port != 0 { // otherwise a command reaches it
+				dead = dead && !answers(f.Port) || (!proc.Alive(pid) || slices.Contains(pids, pid)) && refuses(f.Port)
 			}
-			if ended && !answers(f.Port) || (!proc.Alive(pid) || slices.Contains(pids, pid)) && refuses(f.Port) {
+			if dead {
 				stale = append(stale, path)
 			}
 		}
