@@ -170,7 +170,6 @@ type call struct {
 	cancel   func()
 	cause    func() error   // why the context ended, if it did
 	running  sync.WaitGroup // processes that work for the call
-	verbatim bool           // see [agent.Request.Verbatim]
 	fellBack bool           // the fallback model wrote the text
 	asked    bool           // an agent's process was reached
 	refused  *agent.Retry   // the last announcement, if nothing has arrived since
@@ -337,7 +336,7 @@ func (c *call) request(ctx context.Context, q question) (agent.Result, error) {
 	c.running.Add(1)
 	cfg := c.b.cfg
 	req := agent.Request{
-		Prompt: q.prompt, Images: q.images, Model: model, Fallback: c.agent.FallbackModel, Dir: c.dir, Verbatim: c.verbatim, Source: c.agent.Source,
+		Prompt: q.prompt, Images: q.images, Model: model, Fallback: c.agent.FallbackModel, Dir: c.dir, Verbatim: q.change != nil, Source: c.agent.Source,
 		Conversation: q.conversation, Replay: q.replay, Schema: q.schema, Change: q.change, Spawn: cfg.Runner.Kind == agent.Spawned,
 		Queue: agent.Queue{
 			Limit: cfg.MaxConcurrent, Timeout: queueTimeout,

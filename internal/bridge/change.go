@@ -66,7 +66,6 @@ func (c *call) change(ctx context.Context, task *change.Task, talk *conversation
 		return c.b.templates.fill(template, map[string]string{"prompt": prompt, "tools": tools}) + limit
 	}
 	blocks, tools := fill("change-mode"), fill("change-mode-tools")
-	c.verbatim = true
 	result, askErr := c.request(ctx, question{
 		prompt: blocks, images: attached.images, conversation: talk.id, replay: talk.replay(blocks),
 		change: &agent.Change{
