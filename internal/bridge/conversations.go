@@ -210,7 +210,7 @@ func (cs *conversations) give(c *conversation, e *exchange, by *asked, dir, mode
 	}
 	cs.mu.Unlock()
 	cs.forgetAll(dropped)
-	if e != nil { // what another agent knows of it is old now
+	if e != nil { // the sessions of other agents lack this exchange
 		for _, a := range cs.agents {
 			if r := a.opened(); r != nil && a != by {
 				r.Forget(c.id)

@@ -132,7 +132,7 @@ func (s *Server) panelResult(answers []PanelAnswer, cancelled bool) *mcp.Result 
 		meta.DurationMs = max(meta.DurationMs, a.Meta.DurationMs)
 	}
 	r := s.result(Answer{Text: strings.TrimSpace(text.String()), Meta: meta}, nil)
-	// The structured content comes at once, so it has room for the beginnings only.
+	// The structured content has no pages, so it has room for the beginnings only.
 	room := (pageOf(s.client()).bytes - notesRoom) / len(answers)
 	beginnings := slices.Clone(answers)
 	for i, a := range answers {

@@ -214,7 +214,7 @@ func bridgeUsed() bool {
 	})
 }
 
-// checkPool checks the pool that bridges which start in this environment use.
+// checkPool checks the pool for bridges that start in this environment.
 func checkPool(ctx context.Context, c *doctor.Checker) {
 	if c.Failed("config") {
 		return // no bridge starts a pool

@@ -143,8 +143,8 @@ func readName(fd int) (string, error) {
 	return name, nil
 }
 
-// selectionRange returns where a text is that the user has selected from the
-// anchor, "LINE.COLUMN", to the cursor, or from the cursor to the anchor.
+// selectionRange returns the range of a text that the user has selected between the anchor,
+// "LINE.COLUMN", and the cursor. Either can come first.
 func selectionRange(path, text, anchor string, line, column int, unit string) (*editor.Range, error) {
 	first, second, _ := strings.Cut(anchor, ".")
 	anchorLine, err := strconv.Atoi(first)

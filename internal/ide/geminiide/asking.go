@@ -56,8 +56,8 @@ priority = 350
 modes = ["default"]
 `
 
-// allowedByPolicy returns the tools that a file of policies allows, in the default mode
-// and whatever their arguments are.
+// allowedByPolicy returns the tools that a file of policies allows in the default mode,
+// regardless of their arguments.
 func allowedByPolicy(path string) (tools []string) {
 	var file struct {
 		Rule []struct {

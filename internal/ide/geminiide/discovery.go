@@ -358,7 +358,7 @@ func (p *Publication) writeCLILocked(c cli, e Endpoint) error {
 	if err := disk.PrivateTempDir(dir); err != nil {
 		return err
 	}
-	// Anybody who can write to its parent could replace it.
+	// A user who can write to its parent could replace it.
 	parent := filepath.Dir(dir)
 	info, err := os.Stat(parent)
 	switch {
@@ -473,8 +473,8 @@ func prune(pids []int) {
 }
 
 // Stale returns the user's own discovery files that would lead a CLI to a dead
-// companion: those of a Pollux process that has ended and does not answer, and
-// those whose port refuses connections while their process is dead or one of
+// companion: files of a Pollux process that has ended and does not answer, and
+// files whose port refuses connections while their process is dead or one of
 // pids (the CLI takes the file with its own PID first and tries no other). It
 // includes the leftovers of killed writes. It leaves out files of live
 // companions, of other users, and of another container, whose processes are not

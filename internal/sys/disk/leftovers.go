@@ -22,8 +22,8 @@ type Leftovers struct {
 	// [Lock]. The directory is a leftover if the lock is [Abandoned], and in use
 	// if it is held. Without such a file the other fields decide.
 	Lock string
-	// InUse, if set, reports whether what has that name is in use, or is to be skipped; see
-	// [pollux/internal/sys/proc.InUse].
+	// InUse, if set, reports whether the file or directory with that name is in use or must be
+	// skipped; see [pollux/internal/sys/proc.InUse].
 	InUse func(name string) bool
 	// MinAge is the minimum time since the last change.
 	MinAge time.Duration

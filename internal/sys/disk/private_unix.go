@@ -10,6 +10,7 @@ import (
 
 func own(_ string, info fs.FileInfo) bool { return OwnedBy(info, os.Getuid()) }
 
+// OwnedBy reports whether a file belongs to the user with that number.
 func OwnedBy(info fs.FileInfo, uid int) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	return ok && int(st.Uid) == uid

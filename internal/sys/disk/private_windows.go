@@ -32,8 +32,8 @@ func CurrentUser() (*windows.SID, error) {
 	return user.User.Sid, nil
 }
 
-// ownerOnly returns a security descriptor that gives all rights to the user and none to
-// anybody else. Files and directories inside such a directory inherit it.
+// ownerOnly returns a security descriptor that gives all rights to the user and none to other
+// users. Files and directories inside such a directory inherit it.
 func ownerOnly(dir bool) (*windows.SECURITY_DESCRIPTOR, error) {
 	user, err := CurrentUser()
 	if err != nil {
@@ -100,6 +100,7 @@ func ownerOf(path string, info fs.FileInfo) string {
 	return OwnerIn(sd)
 }
 
+// OwnerIn returns the SID of the owner in a security descriptor, or "" if it has none.
 func OwnerIn(sd *windows.SECURITY_DESCRIPTOR) string {
 	owner, _, err := sd.Owner()
 	if err != nil || owner == nil {
@@ -168,7 +169,7 @@ func othersWrite(path string, info fs.FileInfo) bool {
 // It ignores entries that deny something, so the result may be too much.
 func rightsOfOthers(sd *windows.SECURITY_DESCRIPTOR, trusted ...string) (rights windows.ACCESS_MASK) {
 	list, _, err := sd.DACL()
-	if err != nil || list == nil { // without a list, everybody has all rights
+	if err != nil || list == nil { // without a list, all users have all rights
 		return allRights
 	}
 	for i := range uint32(list.AceCount) {

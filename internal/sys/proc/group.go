@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// End ends the processes of the group that have lost their parent, and a variable in their
-// environment, given as KEY=VALUE. It asks them to end, and kills them after the grace period. It
-// is for the time after the process was killed: a parent-death signal has then killed the command,
-// but not what that has started, such as the agent of a launcher.
+// End ends the processes of the group that have lost their parent and have a variable, given as
+// KEY=VALUE, in their environment. It asks them to end, and kills them after the grace period. Call
+// it after the process of [GroupOf] was killed: a parent-death signal has then killed the command,
+// but not the processes that the command has started, such as the agent of a launcher.
 func (g Group) End(variable string, grace time.Duration) {
 	begun := time.Now()
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {

@@ -67,7 +67,7 @@ func (m *model) lines(it *item) (all []line) {
 	return all
 }
 
-// breaks returns where the parts of a text start that is wrapped after some columns.
+// breaks returns the offsets at which the parts of a text start when it is wrapped after some columns.
 func breaks(text string, columns int) []int {
 	starts := []int{0}
 	if len(text) <= columns {

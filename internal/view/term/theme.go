@@ -61,8 +61,8 @@ var classColours = map[syntax.Class]string{
 	syntax.Keyword: "\x1b[35m", syntax.String: "\x1b[36m", syntax.Number: "\x1b[33m", syntax.Comment: faint,
 }
 
-// styles returns how a row looks, how the words in it look that differ, and whether it has
-// the colours of the language.
+// styles returns the style of a row, the style of its words that differ, and whether it has the
+// colours of the language.
 func (t theme) styles(r *row) (line, word string, language bool) {
 	switch {
 	case r.kind == same:
