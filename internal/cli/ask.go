@@ -124,8 +124,8 @@ func (a *asking) run(cmd *cobra.Command, args []string) error {
 	var cfg bridge.Config
 	change := func(c *bridge.Config) {
 		c.Names, c.History = &askNames, a.history
-		if !a.there.away() { // that pool may have a warm process
-			once(c)
+		if !a.there.away() { // no process stays warm for one call; the pool there may have one
+			c.Runner.Kind, c.NoPool = agent.Spawned, true
 		}
 		cfg = *c
 	}

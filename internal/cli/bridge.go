@@ -65,9 +65,6 @@ func serveBridge(ctx context.Context, b *bridge.Bridge, streams IO) error {
 	return bridge.NewServer(b).Run(ctx, streams.interruptible())
 }
 
-// once configures a bridge for a single call: no process stays warm.
-func once(cfg *bridge.Config) { cfg.Runner.Kind, cfg.NoPool = agent.Spawned, true }
-
 // openRunner returns the runner of a bridge: the runner of the pool that the flags select,
 // of the pool on this machine, or one for this bridge alone.
 func openRunner(cfg bridge.Config, there *poolFlags) (agent.Runner, error) {

@@ -250,10 +250,7 @@ func (s *Server) holdsLocked(data []byte) bool {
 // Wanted reports whether the user has an agent with a lock directory: the
 // directory's parent exists, or a command of these agents does.
 func Wanted(dir string, lookPath func(string) (string, error), commands ...string) bool {
-	if _, err := os.Stat(filepath.Dir(dir)); err == nil {
-		return true
-	}
-	return slices.ContainsFunc(commands, func(name string) bool {
+	return disk.Exists(filepath.Dir(dir)) || slices.ContainsFunc(commands, func(name string) bool {
 		_, err := lookPath(name)
 		return err == nil
 	})

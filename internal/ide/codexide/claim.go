@@ -72,10 +72,8 @@ func Home() (string, error) {
 
 // wanted reports whether the user has Codex CLI.
 func wanted() bool {
-	if home, err := Home(); err == nil {
-		if _, err := os.Stat(home); err == nil {
-			return true
-		}
+	if home, err := Home(); err == nil && disk.Exists(home) {
+		return true
 	}
 	_, err := exec.LookPath(Command)
 	return err == nil

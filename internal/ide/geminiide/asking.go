@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"pollux/internal/ide/asking"
+	"pollux/internal/sys/disk"
 )
 
 // GeminiManual and QwenManual are how a running agent is made to ask.
@@ -32,7 +33,7 @@ func GeminiAsking(s asking.Start) asking.Mode {
 	case set && own == more.Path:
 		return m
 	case !set && more.Path != "":
-		if _, err := os.Stat(policies); err == nil { // which the option would replace
+		if disk.Exists(policies) { // which the option would replace
 			more.Args = []string{"--policy", policies}
 		}
 		more.Args = append(more.Args, "--policy", more.Path)

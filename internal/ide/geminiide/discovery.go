@@ -243,12 +243,7 @@ func (e Endpoint) Env() map[string]string {
 
 // InContainer reports whether the CLI takes this machine for a container.
 func InContainer() bool {
-	for _, path := range []string{"/.dockerenv", "/run/.containerenv"} {
-		if _, err := os.Stat(path); err == nil {
-			return true
-		}
-	}
-	return false
+	return disk.Exists("/.dockerenv") || disk.Exists("/run/.containerenv")
 }
 
 func (e Endpoint) file(c cli) DiscoveryFile {

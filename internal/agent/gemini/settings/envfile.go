@@ -1,7 +1,6 @@
 package settings
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -55,7 +54,7 @@ func (s Settings) envFile(env agent.Env, dir string) string {
 		add(filepath.Dir(home))
 	}
 	for _, f := range files {
-		if _, err := os.Stat(f); err == nil {
+		if disk.Exists(f) {
 			return f
 		}
 	}

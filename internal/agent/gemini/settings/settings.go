@@ -163,7 +163,7 @@ func Load(env agent.Env, dir string) (Settings, error) {
 
 // read returns one layer, or nil if the file does not exist.
 func read(name, path string, system bool) *Layer {
-	if _, err := os.Stat(path); err != nil {
+	if !disk.Exists(path) {
 		return nil
 	}
 	l := &Layer{Name: name, Path: path}
