@@ -18,9 +18,9 @@ type Agent struct {
 	Provider string
 	// Clients are prefixes: the agent's names as an MCP client begin with one.
 	Clients []string
-	// Withholds says, for a user whose login fails, that the agent as an MCP client keeps keys
-	// from its servers, and what to do. It continues a sentence. It may be empty.
-	Withholds string
+	// Withholds says that the agent as an MCP client keeps variables from its servers, for each
+	// kind of failure that may be due to that, and what to do. It may be empty.
+	Withholds map[Kind]string
 	// ExampleModel is a valid model name for use in messages. FallbackModel
 	// answers if the default model is overloaded. It may be empty.
 	ExampleModel, FallbackModel string

@@ -34,28 +34,37 @@ func threeAgents(runners map[string]agent.Runner, usable ...string) func(*Config
 	}
 }
 
-// A login fails. If the client may have withheld a key, the error says what to do.
-func TestWithheldKey(t *testing.T) {
-	fails := script(func(context.Context, agent.Request, func(agent.Event)) (agent.Result, error) {
-		return agent.Result{}, &agent.Error{Kind: agent.Auth, Remedy: agent.Remedy{What: "Beta Code is not signed in", Next: "run `beta login`"}}
-	})
-	const fault = "Beta Code is not signed in: run `beta login`"
-	for client, want := range map[string]string{
-		"a client":                     fault,
-		"claude-code":                  fault,
-		"gemini-cli-mcp-client-pollux": "`pollux install bridge gemini`",
-		"codex-mcp-client":             "`pollux install bridge codex`",
-		"github-copilot-developer":     "Copilot CLI never passes ANTHROPIC_API_KEY",
+// A login or a connection fails. If the client may have withheld a key or the proxy, the error
+// says what to do.
+func TestWithheld(t *testing.T) {
+	const fault = "Beta Code failed: do something"
+	for _, tt := range []struct {
+		client string
+		kind   agent.Kind
+		want   string
+	}{
+		{"a client", agent.Auth, fault},
+		{"claude-code", agent.Auth, fault},
+		{"gemini-cli-mcp-client-pollux", agent.Auth, "`pollux install bridge gemini`"},
+		{"gemini-cli-mcp-client-pollux", agent.Network, "`pollux install bridge gemini`"},
+		{"gemini-cli-mcp-client-pollux", agent.Capacity, fault},
+		{"codex-mcp-client", agent.Auth, "`pollux install bridge codex`"},
+		{"codex-mcp-client", agent.Network, "`pollux install bridge codex`"},
+		{"github-copilot-developer", agent.Auth, "Copilot CLI never passes ANTHROPIC_API_KEY"},
+		{"github-copilot-developer", agent.Network, fault},
 	} {
+		fails := script(func(context.Context, agent.Request, func(agent.Event)) (agent.Result, error) {
+			return agent.Result{}, &agent.Error{Kind: tt.kind, Remedy: agent.Remedy{What: "Beta Code failed", Next: "do something"}}
+		})
 		b := newTestBridge(t, answering("x"), func(cfg *Config) {
 			threeAgents(map[string]agent.Runner{"beta": fails}, "gemini", "beta")(cfg)
 			for _, row := range agents.Others() {
 				cfg.Others = append(cfg.Others, Asked{Agent: row})
 			}
 		})
-		result, text := callTool(t, connect(t, b, client), "query", `{"prompt":"x","agent":"beta"}`)
-		if !result.IsError || !strings.HasPrefix(text, fault) || !strings.Contains(text, want) || (text != fault) != (want != fault) {
-			t.Errorf("%s is told %q, want %q", client, text, want)
+		result, text := callTool(t, connect(t, b, tt.client), "query", `{"prompt":"x","agent":"beta"}`)
+		if !result.IsError || !strings.HasPrefix(text, fault) || !strings.Contains(text, tt.want) || (text != fault) != (tt.want != fault) {
+			t.Errorf("%s is told %q after kind %v, want %q", tt.client, text, tt.kind, tt.want)
 		}
 	}
 }

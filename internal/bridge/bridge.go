@@ -401,14 +401,14 @@ func (c *call) count(r agent.Result) {
 	c.meta.Truncated = c.meta.Truncated || r.Truncated
 }
 
-// failure returns the [*Failure] of a call with the text that had arrived. If a key may be
-// missing because the client withheld it, the error says so.
+// failure returns the [*Failure] of a call with the text that had arrived. If a
+// variable may be missing because the client withheld it, the error says so.
 func (c *call) failure(err error, r agent.Result) error {
 	var fault *agent.Error
-	if errors.As(err, &fault) && fault.Kind == agent.Auth {
+	if errors.As(err, &fault) {
 		for _, a := range c.b.agents {
-			if a.Agent.IsClient(c.client) && a.Agent.Withholds != "" {
-				err = fmt.Errorf("%w. %s", err, a.Agent.Withholds)
+			if more := a.Agent.Withholds[fault.Kind]; more != "" && a.Agent.IsClient(c.client) {
+				err = fmt.Errorf("%w. %s", err, more)
 			}
 		}
 	}

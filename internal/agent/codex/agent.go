@@ -24,9 +24,8 @@ func Agent() *agent.Agent { return row }
 
 var row = &agent.Agent{
 	Name: "codex", DisplayName: release.Name, Model: "GPT", Provider: "openai",
-	Clients: []string{"codex"},
-	Withholds: "Codex CLI passes a key of your shell on to Pollux only if its settings name it: " +
-		"run `pollux install bridge codex` in a terminal where the key is set, and restart Codex CLI",
+	Clients:      []string{"codex"},
+	Withholds:    map[agent.Kind]string{agent.Auth: withheld, agent.Network: withheld},
 	ExampleModel: "gpt-5.5",
 	Finder:       release.Finder(environment),
 	Driver: agent.Driver{
@@ -64,3 +63,7 @@ var release = program.Release{
 
 // fault returns an error with this agent's remedy.
 var fault = release.Error
+
+// withheld is what a user does whose keys and proxy settings Codex CLI keeps from its MCP servers.
+const withheld = "Codex CLI passes keys and proxy settings of your shell on to Pollux only if its settings name them: " +
+	"run `pollux install bridge codex` in a terminal where they are set, and restart Codex CLI"

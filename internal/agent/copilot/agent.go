@@ -36,8 +36,8 @@ func Agent() *agent.Agent { return row }
 var row = acp.Row(agent.Agent{
 	Name: "copilot", DisplayName: release.Name, Model: "Copilot",
 	Clients: []string{"github-copilot", "copilot"},
-	Withholds: "Copilot CLI never passes ANTHROPIC_API_KEY, OPENAI_API_KEY and keys of its own provider on to Pollux: " +
-		"log in to the agent instead",
+	Withholds: map[agent.Kind]string{agent.Auth: "Copilot CLI never passes ANTHROPIC_API_KEY, OPENAI_API_KEY and keys of its own " +
+		"provider on to Pollux: log in to the agent instead"},
 	ExampleModel: "claude-sonnet-4.5",
 	Provider:     "github.copilot",
 	Finder:       release.Finder(variables.Of),

@@ -23,9 +23,8 @@ func Agent() *agent.Agent { return row }
 
 var row = &agent.Agent{
 	Name: "gemini", DisplayName: release.Name, Model: "Gemini",
-	Clients: []string{"gemini-cli"},
-	Withholds: "Gemini CLI passes a key of your shell on to Pollux only if its settings name it: " +
-		"run `pollux install bridge gemini` in a terminal where the key is set, and restart Gemini CLI",
+	Clients:      []string{"gemini-cli"},
+	Withholds:    map[agent.Kind]string{agent.Auth: withheld, agent.Network: withheld},
 	ExampleModel: "gemini-2.5-pro", FallbackModel: "gemini-2.5-flash",
 	Provider: "gcp.gen_ai", // any endpoint of Google: the CLI chooses one by how the user signed in
 	Finder:   finder(),
@@ -79,3 +78,7 @@ func checkTempDir(dir string) error {
 	}
 	return nil
 }
+
+// withheld is what a user does whose keys and proxy settings Gemini CLI keeps from its MCP servers.
+const withheld = "Gemini CLI passes keys and proxy settings of your shell on to Pollux only if its settings name them: " +
+	"run `pollux install bridge gemini` in a terminal where they are set, and restart Gemini CLI"
