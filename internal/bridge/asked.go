@@ -95,6 +95,21 @@ func (b *Bridge) usable() []*asked {
 // Names returns the names of all agents that can be asked here.
 func (b *Bridge) Names() []string { return names(b.usable()) }
 
+// OrOthers adds to the error of an agent that is not installed which others can be asked, if
+// none of them is installed either.
+func (b *Bridge) OrOthers(row *agent.Agent, err error) error {
+	if len(b.usable()) > 0 {
+		return err
+	}
+	var others []string
+	for _, a := range b.agents {
+		if a.Agent != row {
+			others = append(others, a.Agent.DisplayName)
+		}
+	}
+	return fmt.Errorf("%w. Instead, Pollux can ask %s, once one is installed", err, strings.Join(others, ", "))
+}
+
 func names(all []*asked) []string {
 	names := []string{}
 	for _, a := range all {

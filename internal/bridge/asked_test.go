@@ -69,6 +69,26 @@ func TestWithheld(t *testing.T) {
 	}
 }
 
+// Without any installed agent, the error of the first one is not the whole choice.
+func TestNoneInstalled(t *testing.T) {
+	const missing = "Gemini CLI is missing: install it"
+	fails := script(func(context.Context, agent.Request, func(agent.Event)) (agent.Result, error) {
+		return agent.Result{}, &agent.Error{Kind: agent.NotInstalled, Remedy: agent.Remedy{What: "Gemini CLI is missing", Next: "install it"}}
+	})
+	for _, tt := range []struct {
+		usable []string
+		want   string
+	}{
+		{nil, missing + ". Instead, Pollux can ask Beta Code, Gamma, once one is installed"},
+		{[]string{"beta"}, missing},
+	} {
+		b := newTestBridge(t, fails, threeAgents(nil, tt.usable...))
+		if _, err := b.Ask(t.Context(), QueryInput{Prompt: "x", Common: Common{Agent: "gemini"}}, nil); err == nil || err.Error() != tt.want {
+			t.Errorf("with %q the error is %v, want %s", tt.usable, err, tt.want)
+		}
+	}
+}
+
 // Which agent answers a call.
 func TestChoice(t *testing.T) {
 	for _, tt := range []struct {

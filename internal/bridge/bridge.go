@@ -402,10 +402,14 @@ func (c *call) count(r agent.Result) {
 }
 
 // failure returns the [*Failure] of a call with the text that had arrived. If a
-// variable may be missing because the client withheld it, the error says so.
+// variable may be missing because the client withheld it, the error says so. If no agent is
+// installed, it names all of them.
 func (c *call) failure(err error, r agent.Result) error {
 	var fault *agent.Error
 	if errors.As(err, &fault) {
+		if fault.Kind == agent.NotInstalled {
+			err = c.b.OrOthers(c.agent.Agent, err)
+		}
 		for _, a := range c.b.agents {
 			if more := a.Agent.Withholds[fault.Kind]; more != "" && a.Agent.IsClient(c.client) {
 				err = fmt.Errorf("%w. %s", err, more)

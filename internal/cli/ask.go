@@ -135,8 +135,10 @@ func (a *asking) run(cmd *cobra.Command, args []string) error {
 			return err
 		}
 		if row == cfg.Agent {
-			if err := a.offerAgent(ctx, cfg); err != nil {
+			if err := a.offerAgent(ctx, cfg); errors.As(err, new(exitError)) {
 				return err
+			} else if err != nil {
+				return b.OrOthers(row, err)
 			}
 		}
 		if err := a.find(ctx, cfg); err != nil {
