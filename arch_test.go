@@ -37,7 +37,7 @@ var allowed = map[string][]string{
 	"pollux/internal/agent/custom":              {"agent", "agent/acp", "agent/program", "jsonrpc", "paths"},
 	"pollux/internal/agent/gemini":              {"agent", "agent/acp", "agent/gemini/download", "agent/gemini/settings", "agent/program", "jsonl", "lazy", "paths", "sys"},
 	"pollux/internal/agent/gemini/download":     {"agent", "sys"},
-	"pollux/internal/agent/gemini/fakecli":      {},
+	"pollux/internal/agent/gemini/fakecli":      {"sys/systest"},
 	"pollux/internal/fakemodel":                 {},
 	"pollux/internal/agent/gemini/settings":     {"agent", "jsontoml", "lazy", "paths", "sys"},
 	"pollux/internal/agent/opencode":            {"agent", "agent/acp", "agent/program", "jsontoml", "lazy", "paths", "sys"},

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"pollux/internal/sys/systest"
 )
 
 // node runs a fake on Windows: it is the command stub, named like the program that runs
@@ -35,26 +37,6 @@ func asNode() (args []string, ok bool) {
 	}
 	return append(strings.Fields(string(script)), os.Args[2:]...), true
 }
-
-// npmShim is a batch file as npm writes it on Windows.
-const npmShim = `@ECHO off
-GOTO start
-:find_dp0
-SET dp0=%~dp0
-EXIT /b
-:start
-SETLOCAL
-CALL :find_dp0
-
-IF EXIST "%dp0%\node.exe" (
-  SET "_prog=%dp0%\node.exe"
-) ELSE (
-  SET "_prog=node"
-  SET PATHEXT=%PATHEXT:;.JS;=;%
-)
-
-endLocal & goto #_undefined_# 2>NUL || title %COMSPEC% & "%_prog%"  "%dp0%\NAME.js" %*
-`
 
 // installFake makes a program that runs the stub with args, as npm would install an
 // agent.
@@ -77,7 +59,7 @@ func installFake(path, bin string, args ...string) error {
 			return err
 		}
 	}
-	shim := strings.NewReplacer("NAME", name, "\n", "\r\n").Replace(npmShim)
+	shim := strings.ReplaceAll(systest.NPMShim(` "%dp0%\`+name+`.js"`), "\n", "\r\n")
 	return errors.Join(
 		os.WriteFile(path+".js", []byte(strings.Join(args, " ")), 0o600),
 		os.WriteFile(path+".cmd", []byte(shim), 0o600),

@@ -7,27 +7,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"pollux/internal/sys/systest"
 )
 
-// npmShim is a batch file as npm 7 and newer write it (cmd-shim 4 to 7).
-const npmShim = `@ECHO off
-GOTO start
-:find_dp0
-SET dp0=%~dp0
-EXIT /b
-:start
-SETLOCAL
-CALL :find_dp0
-
-IF EXIST "%dp0%\node.exe" (
-  SET "_prog=%dp0%\node.exe"
-) ELSE (
-  SET "_prog=node"
-  SET PATHEXT=%PATHEXT:;.JS;=;%
-)
-
-endLocal & goto #_undefined_# 2>NUL || title %COMSPEC% & "%_prog%" --no-warnings=DEP0040 "%dp0%\node_modules\@google\gemini-cli\bundle\gemini.js" %*
-`
+var npmShim = systest.NPMShim(`--no-warnings=DEP0040 "%dp0%\node_modules\@google\gemini-cli\bundle\gemini.js"`)
 
 // The program behind a batch file of npm is started directly. Other batch files, which
 // may do anything, are not guessed at.

@@ -23,6 +23,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"pollux/internal/sys/systest"
 )
 
 const variable = "GEMINI_FAKE_CLI"
@@ -92,7 +94,7 @@ func installShim(dir, version, self string) (string, error) {
 	return path, errors.Join(
 		copyFile(self, filepath.Join(dir, node)),
 		os.WriteFile(filepath.Join(dir, "gemini.js"), []byte(version), 0o600),
-		os.WriteFile(path, []byte(strings.ReplaceAll(shim, "\n", "\r\n")), 0o600),
+		os.WriteFile(path, []byte(strings.ReplaceAll(systest.NPMShim(` "%dp0%\gemini.js"`), "\n", "\r\n")), 0o600),
 	)
 }
 
@@ -104,25 +106,6 @@ func copyFile(from, to string) error {
 	data, err := os.ReadFile(from)
 	return errors.Join(err, os.WriteFile(to, data, 0o700))
 }
-
-const shim = `@ECHO off
-GOTO start
-:find_dp0
-SET dp0=%~dp0
-EXIT /b
-:start
-SETLOCAL
-CALL :find_dp0
-
-IF EXIST "%dp0%\node.exe" (
-  SET "_prog=%dp0%\node.exe"
-) ELSE (
-  SET "_prog=node"
-  SET PATHEXT=%PATHEXT:;.JS;=;%
-)
-
-endLocal & goto #_undefined_# 2>NUL || title %COMSPEC% & "%_prog%"  "%dp0%\gemini.js" %*
-`
 
 var directive = regexp.MustCompile(`fake:([a-z-]+)(?:=(\d+))?`)
 
