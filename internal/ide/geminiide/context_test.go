@@ -53,7 +53,6 @@ func TestContextKeepsTheTenNewest(t *testing.T) {
 // again.
 func TestContextThatTheCLISeesAsTheSame(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, b *backend, s *Server, c *cl) {
-		session := <-b.session
 		st := c.listen()
 		if got := st.next(); got != emptyContext {
 			t.Fatalf("first event %s", got)
@@ -65,10 +64,7 @@ func TestContextThatTheCLISeesAsTheSame(t *testing.T) {
 		}
 		open[0].Active, open[0].Selection = true, long
 		set := func(files ...companion.File) {
-			b.mu.Lock()
-			b.context = companion.Context{Files: files}
-			b.mu.Unlock()
-			session.ContextChanged()
+			b.SetContext(companion.Context{Files: files})
 		}
 		set(open...)
 		if got := st.next(); !strings.Contains(got, long) {
@@ -122,7 +118,7 @@ func TestEachCLIHasItsOwnToken(t *testing.T) {
 		c := dial(t, s)
 		c.token = Endpoint{Token: s.cfg.Token, PIDs: []int{1}}.file(cli).AuthToken
 		c.initialize()
-		if name, _ := (<-b.session).Client(); name != cli.name {
+		if name, _ := (<-b.Joined).Client(); name != cli.name {
 			t.Errorf("%s is shown as %s", cli.name, name)
 		}
 	}

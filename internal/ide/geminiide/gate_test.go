@@ -30,7 +30,7 @@ const childServes = "POLLUX_TEST_SERVE"
 func serveChild() {
 	b := newBackend()
 	if os.Getenv(childServes) == "panic" {
-		close(b.opened)
+		close(b.Proposed)
 	}
 	s, err := New(Config{Companion: attach.Companion{Backend: b, Log: slog.New(slog.DiscardHandler), Version: "test"}, Token: "secret"})
 	if err != nil {
@@ -258,7 +258,6 @@ func TestStrangersAreFew(t *testing.T) {
 		expectAnswer(t, conn)
 	}
 	b.setContext("/a")
-	b.contextChanged()
 	if got := st.next(); !strings.Contains(got, `"/a"`) {
 		t.Errorf("the CLI's stream carries %s", got)
 	}

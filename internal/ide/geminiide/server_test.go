@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,6 +20,7 @@ import (
 
 	"pollux/internal/companion"
 	"pollux/internal/ide/attach"
+	"pollux/internal/ide/blocking/blockingtest"
 	"pollux/internal/mcp"
 	"pollux/internal/sys/systest"
 )
@@ -33,30 +33,19 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"))
 }
 
-// A backend records what the server asks of it.
+// A backend is a companion that closes any diff, until it fails.
 type backend struct {
-	attach.Backend // the methods that are not used
-
-	mu      sync.Mutex
-	context companion.Context
-	opened  chan companion.Proposal
-	session chan *Session
-	gone    chan *Session
+	*blockingtest.Backend[*Session]
 	changed chan *Session
 	fail    error
-	all     map[*Session]bool
 }
 
 func newBackend() *backend {
-	return &backend{
-		opened: make(chan companion.Proposal, 10), session: make(chan *Session, 10), gone: make(chan *Session, 10),
-		changed: make(chan *Session, 10), all: make(map[*Session]bool),
-	}
+	return &backend{Backend: blockingtest.New[*Session](), changed: make(chan *Session, 10)}
 }
 
-func (b *backend) Propose(_ companion.Session, p companion.Proposal) error {
-	b.opened <- p
-	return b.fail
+func (b *backend) Propose(s companion.Session, p companion.Proposal) error {
+	return errors.Join(b.Backend.Propose(s, p), b.fail)
 }
 
 func (b *backend) Changed(s companion.Session) {
@@ -74,43 +63,13 @@ func (b *backend) Withdraw(_ companion.Session, path string) (string, error) {
 	return "closed " + path, b.fail
 }
 
-func (b *backend) Context() companion.Context {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.context
-}
-
+// setContext replaces the context and announces it.
 func (b *backend) setContext(paths ...string) {
 	var open companion.Context
 	for _, p := range paths {
 		open.Files = append(open.Files, companion.File{Path: p, Focused: 1})
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.context = open
-}
-
-func (b *backend) Connect(s companion.Session) {
-	b.mu.Lock()
-	b.all[s.(*Session)] = true
-	b.mu.Unlock()
-	b.session <- s.(*Session)
-}
-
-func (b *backend) Disconnect(s companion.Session) {
-	b.mu.Lock()
-	delete(b.all, s.(*Session))
-	b.mu.Unlock()
-	b.gone <- s.(*Session)
-}
-
-// contextChanged announces the context to every session, as a companion does.
-func (b *backend) contextChanged() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for session := range b.all {
-		session.ContextChanged()
-	}
+	b.SetContext(open)
 }
 
 func start(t *testing.T, b *backend, change func(*Config)) *Server {
@@ -366,7 +325,7 @@ func TestRefusals(t *testing.T) {
 func TestTools(t *testing.T) {
 	b := newBackend()
 	c := dial(t, start(t, b, nil)).initialize()
-	<-b.session
+	<-b.Joined
 	list := c.call("tools/list", map[string]any{})
 	for _, name := range []string{`"name":"openDiff"`, `"name":"closeDiff"`} {
 		if !strings.Contains(list, name) {
@@ -379,7 +338,7 @@ func TestTools(t *testing.T) {
 	if got, want := tool("openDiff", map[string]any{"filePath": "/f", "newContent": "x", "future": 1}), `{"content":[]}`; got != want {
 		t.Errorf("openDiff = %s, want %s", got, want)
 	}
-	if req := <-b.opened; req.Path != "/f" || req.Text != "x" {
+	if req := <-b.Proposed; req.Path != "/f" || req.Text != "x" {
 		t.Errorf("the backend was asked %+v", req)
 	}
 	if got, want := tool("closeDiff", map[string]any{"filePath": "/f", "suppressNotification": true}), `{"content":[{"type":"text","text":"{\"content\":\"closed /f\"}"}]}`; got != want {
@@ -430,20 +389,18 @@ func TestContextGoesOutAsSoonAsAStreamOpens(t *testing.T) {
 				t.Fatalf("first event %s, want %s", got, emptyContext)
 			}
 			b.setContext("/a")
-			b.contextChanged()
 			if got := st.next(); !strings.Contains(got, `"path":"/a"`) {
 				t.Errorf("then %s", got)
 			}
-			b.contextChanged() // the same
+			b.setContext("/a") // the same
 			synctest.Wait()
 			if len(st.events) > 0 {
 				t.Errorf("then %s", st.next())
 			}
-			b.setContext()
 			st.end()
 			for st.next() != "end" {
 			}
-			b.contextChanged() // while no stream is open
+			b.setContext() // while no stream is open
 			synctest.Wait()
 		}
 	})
@@ -456,7 +413,7 @@ func TestNoNotificationForUndecidedProposals(t *testing.T) {
 	b := newBackend()
 	s := start(t, b, nil)
 	c := dial(t, s).initialize()
-	session := <-b.session
+	session := <-b.Joined
 	st := c.listen()
 	st.next()
 	for _, o := range []companion.Outcome{{Superseded: true}, {Failed: true}, {Accepted: true, Text: "2"}} {
@@ -475,14 +432,14 @@ func TestNoNotificationForUndecidedProposals(t *testing.T) {
 // outcomes are reported.
 func TestGone(t *testing.T) {
 	inBubble(t, func(c *Config) { c.GoneTimeout = 20 * time.Millisecond }, func(t *testing.T, b *backend, s *Server, c *cl) {
-		session := <-b.session
+		session := <-b.Joined
 		st := c.listen()
 		st.next()
 		st.end()
 		synctest.Wait()
 		told := make(chan error, 1)
 		session.Resolve(companion.Proposal{Path: "/f"}, companion.Outcome{}, func(err error) { told <- err })
-		if got := <-b.gone; got != session {
+		if got := <-b.Gone; got != session {
 			t.Errorf("gone: %v", got)
 		}
 		if err := <-told; !errors.Is(err, mcp.ErrUndelivered) {
@@ -504,7 +461,7 @@ func TestCloseFlushesAndEndsGracefully(t *testing.T) {
 	b := newBackend()
 	s := start(t, b, nil)
 	c := dial(t, s).initialize()
-	session := <-b.session
+	session := <-b.Joined
 	st := c.listen()
 	st.next()
 	for i := range 100 {
@@ -564,7 +521,7 @@ func TestServeConn(t *testing.T) {
 	if got := hear(); got != emptyContext {
 		t.Errorf("first notification %s", got)
 	}
-	session := <-b.session
+	session := <-b.Joined
 	if name, _ := session.Client(); name != "Gemini CLI" || session.Transport() != "stdio" {
 		t.Errorf("the session is %s's over %s", name, session.Transport())
 	}
@@ -574,7 +531,7 @@ func TestServeConn(t *testing.T) {
 	}
 	mine.Close()
 	<-ended
-	if got := <-b.gone; got != session {
+	if got := <-b.Gone; got != session {
 		t.Error("the wrong session is gone")
 	}
 }

@@ -21,7 +21,7 @@ func TestRefusedClientIsNotConnected(t *testing.T) {
 	if _, err := client.Read(make([]byte, 1)); err == nil {
 		t.Error("the connection goes on")
 	}
-	if err := <-served; err == nil || len(b.session) > 0 {
+	if err := <-served; err == nil || len(b.Joined) > 0 {
 		t.Error("the client was not refused")
 	}
 }
@@ -37,7 +37,7 @@ func TestProcess(t *testing.T) {
 	}
 	b := newBackend()
 	c := dial(t, start(t, b, nil)).initialize()
-	session := <-b.session
+	session := <-b.Joined
 	if p := session.Process(); p != (companion.Process{}) {
 		t.Errorf("before the stream: %+v", p)
 	}

@@ -1,4 +1,4 @@
-// Package blockingtest contains a companion for the tests of servers of package blocking.
+// Package blockingtest contains a companion for the tests of the servers for agents.
 package blockingtest
 
 import (
