@@ -482,18 +482,8 @@ type pipes struct {
 // start starts a pollux that uses its standard streams for a protocol.
 func (w *world) start(cmd *exec.Cmd) (in io.WriteCloser, out io.ReadCloser) {
 	w.t.Helper()
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	if out, err = cmd.StdoutPipe(); err != nil {
-		w.t.Fatal(err)
-	}
 	cmd.Stderr = testWriter{w.t, "pollux " + cmd.Args[1] + ": "}
-	if err := cmd.Start(); err != nil {
-		w.t.Fatal(err)
-	}
-	return in, out
+	return systest.Start(w.t, cmd)
 }
 
 // gemini starts the current CLI in the editor's terminal and waits until it is connected. A

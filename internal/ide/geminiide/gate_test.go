@@ -20,6 +20,7 @@ import (
 	"pollux/internal/gate"
 	"pollux/internal/ide/attach"
 	"pollux/internal/ide/geminiide/client"
+	"pollux/internal/sys/systest"
 )
 
 // childServes makes this test binary a companion's server, which prints its
@@ -46,17 +47,7 @@ func serveChild() {
 func startChild(t *testing.T, cmd *exec.Cmd, serves string) (port int, in io.Closer) {
 	t.Helper()
 	cmd.Env = append(os.Environ(), childServes+"="+serves)
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in, out := systest.Start(t, cmd)
 	if _, err := fmt.Fscan(out, &port); err != nil {
 		t.Fatal(err)
 	}

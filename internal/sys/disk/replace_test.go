@@ -69,18 +69,8 @@ func TestReplaceFileRemovesLeftovers(t *testing.T) {
 	write(t, path, "old", 0o600)
 	cmd := systest.Program(t, "replace")
 	cmd.Env = append(cmd.Env, "SYS_TEST_FILE="+path)
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	in, out := systest.Start(t, cmd)
 	defer in.Close()
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
 	kill := sync.OnceFunc(func() { cmd.Process.Kill(); cmd.Wait() })
 	defer kill()
 	temp, err := bufio.NewReader(out).ReadString('\n')

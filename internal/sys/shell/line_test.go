@@ -62,17 +62,7 @@ func TestLetSave(t *testing.T) {
 		defer close(asked)
 		return ask()
 	}
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in, out := systest.Start(t, cmd)
 	lines := bufio.NewScanner(out)
 	for lines.Scan() && lines.Text() != "listens" {
 		t.Log(lines.Text())

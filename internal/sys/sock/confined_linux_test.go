@@ -4,6 +4,8 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+
+	"pollux/internal/sys/systest"
 )
 
 func TestConfined(t *testing.T) {
@@ -16,17 +18,7 @@ func TestConfined(t *testing.T) {
 	}
 	for want, argv := range map[bool][]string{false: {"cat"}, true: {setpriv, "--no-new-privs", "cat"}} {
 		cmd := exec.Command(argv[0], argv[1:]...)
-		in, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		in, out := systest.Start(t, cmd)
 		in.Write([]byte("x"))
 		out.Read(make([]byte, 1)) // setpriv has started cat
 		if got := confined(cmd.Process.Pid); got != want {

@@ -3,6 +3,7 @@ package systest
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"testing"
@@ -44,4 +45,20 @@ func Program(t testing.TB, name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(Self(t), args...)
 	cmd.Env = append(os.Environ(), ProgramVar+"="+name)
 	return cmd
+}
+
+// Start starts a command. The caller closes its standard input and waits for its end.
+func Start(t testing.TB, cmd *exec.Cmd) (in io.WriteCloser, out io.ReadCloser) {
+	t.Helper()
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err = cmd.StdoutPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return in, out
 }
