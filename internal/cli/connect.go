@@ -147,7 +147,11 @@ this command ends. To run a single agent, use instead
 			if err != nil {
 				return err
 			}
-			return remote.Relay(cmd.Context(), streams.interruptible(), conn, paths, remoteProtocol)
+			err = remote.Relay(cmd.Context(), streams.interruptible(), conn, paths, remoteProtocol)
+			if errors.Is(err, remote.ErrEnded) { // all requests have their answers
+				return nil
+			}
+			return err
 		},
 	}
 	flags.add(cmd)
@@ -163,7 +167,8 @@ type published struct {
 	editor string            // the editor's name for users
 	roots  []string          // the workspace, as seen from here
 	env    map[string]string // the variables that an agent needs to connect to it
-	gone   <-chan struct{}   // closed when the connection has ended
+	gone   <-chan struct{}   // closed when the companion has gone
+	lost   <-chan struct{}   // closed when an agent has lost its connection
 }
 
 // withRemote publishes a remote companion on this machine while f runs. A signal ends the
@@ -221,7 +226,7 @@ func withRemote(ctx context.Context, errs io.Writer, flags *remoteFlags, f func(
 	if own.Err() != nil {
 		return interrupted
 	}
-	return f(running, published{editor: title, roots: roots, env: end.Env(), gone: listener.Gone()})
+	return f(running, published{editor: title, roots: roots, env: end.Env(), gone: listener.Gone(), lost: listener.Lost()})
 }
 
 // pipe connects the standard streams to a companion's socket until one of them

@@ -122,13 +122,12 @@ func noticeEnd(wait, ended func()) (expect func()) {
 }
 
 // showEnded says that the companion has ended, while the agent with that name uses the terminal.
-// An editor starts another companion, unless the user has ended it, and some agents connect to
-// that. Without tmux and a desktop, the text disturbs the agent's screen: otherwise the user
+// To an attached agent it may come back: an editor starts another one, and a network works again. Without tmux and a desktop, the text disturbs the agent's screen: otherwise the user
 // would not notice that there are no reviews any more.
 func showEnded(ctx context.Context, streams IO, agent string, attached bool) {
 	text := fmt.Sprintf("the companion has ended, so the changes of %s have no review: end it, then start it again with pollux run", agent)
 	if attached {
-		text = fmt.Sprintf("the companion has ended: unless %s connects to another one, as after /ide, its changes have no review. "+
+		text = fmt.Sprintf("the connection to the companion has ended: unless %s connects again, as after /ide, its changes have no review. "+
 			"To connect it, start it again with pollux run --attach", agent)
 	}
 	if !show(ctx, text) {

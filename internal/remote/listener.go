@@ -28,8 +28,10 @@ type Listener struct {
 	cancel   context.CancelFunc
 	group    sync.WaitGroup
 
-	gone chan struct{} // closed when the companion has gone
-	lose func()        // closes gone
+	gone  chan struct{} // closed when the companion has gone
+	lose  func()        // closes gone
+	lost  chan struct{} // closed when an agent has lost its connection
+	noted func()        // closes lost
 }
 
 // Listen opens a listener in the user's own directory. The caller must close it.
@@ -38,8 +40,12 @@ func Listen(ctx context.Context, target Target, paths Paths, protocol Protocol) 
 	if err != nil {
 		return nil, err
 	}
-	l := &Listener{Socket: path, target: target, paths: paths, protocol: protocol, gone: make(chan struct{})}
+	l := &Listener{
+		Socket: path, target: target, paths: paths, protocol: protocol,
+		gone: make(chan struct{}), lost: make(chan struct{}),
+	}
 	l.lose = sync.OnceFunc(func() { close(l.gone) })
+	l.noted = sync.OnceFunc(func() { close(l.lost) })
 	ctx, l.cancel = context.WithCancel(ctx)
 	l.group.Go(func() {
 		sock.ServeConns(ctx, socket, func(conn net.Conn) { l.serve(ctx, conn) })
@@ -54,6 +60,10 @@ func Listen(ctx context.Context, target Target, paths Paths, protocol Protocol) 
 // its socket, or an agent got no answer there. A companion that a command reaches may
 // come back, so for such a target the channel is never closed.
 func (l *Listener) Gone() <-chan struct{} { return l.gone }
+
+// Lost returns a channel that is closed when the connection of an agent has ended on the
+// other side: the companion has ended, or the network has failed.
+func (l *Listener) Lost() <-chan struct{} { return l.lost }
 
 // Close ends all connections and removes the socket.
 func (l *Listener) Close() {
@@ -89,6 +99,9 @@ func (l *Listener) serve(ctx context.Context, agent net.Conn) {
 	companion, err := l.target.Open(ctx)
 	if err == nil {
 		err = Relay(ctx, agent, companion, l.paths, l.protocol)
+		if errors.Is(err, ErrEnded) && ctx.Err() == nil {
+			l.noted()
+		}
 		if !errors.Is(err, ErrSilent) {
 			return
 		}

@@ -39,6 +39,8 @@ type Protocol interface {
 var (
 	// ErrSilent means that the companion's side of a relay ended without a message.
 	ErrSilent = errors.New("no companion has answered there")
+	// ErrEnded means that the companion's side of a relay ended first, after a message.
+	ErrEnded = errors.New("the connection to the companion has ended")
 	// ErrUnanswered means that a relay ended before the companion had answered all requests.
 	ErrUnanswered = errors.New("the companion has not answered every request: look at it with `pollux status` where it runs")
 )
@@ -49,7 +51,7 @@ const answerTimeout = 30 * time.Second
 // Relay carries messages between an agent and a companion until either side or the
 // context ends, and closes both connections. After the agent's last message it waits for
 // the answers to its requests, for at most 30 s. It returns the error of the side that
-// ended first: nil at the end of its stream, [ErrUnanswered] or [ErrSilent].
+// ended first: nil at the end of the agent's stream, [ErrUnanswered], [ErrEnded] or [ErrSilent].
 func Relay(ctx context.Context, agent, companion io.ReadWriteCloser, paths Paths, protocol Protocol) error {
 	outgoing, incoming := unchanged, unchanged
 	if len(paths) > 0 {
@@ -67,8 +69,11 @@ func Relay(ctx context.Context, agent, companion io.ReadWriteCloser, paths Paths
 	})
 	group.Go(func() {
 		n, err := carry(agent, companion, incoming, open.answered)
-		if n == 0 && err == io.EOF {
-			err = ErrSilent
+		if err == io.EOF {
+			err = ErrEnded
+			if n == 0 {
+				err = ErrSilent
+			}
 		}
 		end(err)
 	})
@@ -77,10 +82,12 @@ func Relay(ctx context.Context, agent, companion io.ReadWriteCloser, paths Paths
 	agent.Close()
 	group.Wait()
 	switch err := context.Cause(ctx); {
-	case err != io.EOF:
+	case err != io.EOF && err != ErrEnded:
 		return err
 	case open.any():
 		return ErrUnanswered
+	case err == ErrEnded:
+		return err
 	}
 	return nil
 }
