@@ -122,8 +122,9 @@ func noticeEnd(wait, ended func()) (expect func()) {
 }
 
 // showEnded says that the companion has ended, while the agent with that name uses the terminal.
-// To an attached agent it may come back: an editor starts another one, and a network works again. Without tmux and a desktop, the text disturbs the agent's screen: otherwise the user
-// would not notice that there are no reviews any more.
+// An attached agent may connect again: an editor starts another companion, and a network works
+// again. Without tmux and a desktop, the text disturbs the agent's screen: otherwise the user would
+// not notice that there are no reviews any more.
 func showEnded(ctx context.Context, streams IO, agent string, attached bool) {
 	text := fmt.Sprintf("the companion has ended, so the changes of %s have no review: end it, then start it again with pollux run", agent)
 	if attached {
