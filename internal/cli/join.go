@@ -128,8 +128,7 @@ func noticeEnd(wait, ended func()) (expect func()) {
 func showEnded(ctx context.Context, streams IO, agent string, attached bool) {
 	text := fmt.Sprintf("the companion has ended, so the changes of %s have no review: end it, then start it again with pollux run", agent)
 	if attached {
-		text = fmt.Sprintf("the connection to the companion has ended: unless %s connects again, as after /ide, its changes have no review. "+
-			"To connect it, start it again with pollux run --attach", agent)
+		text = fmt.Sprintf("%s has lost its companion, so its changes may have no review: type /ide in it, or end it and start it again with pollux run --attach", agent)
 	}
 	if !show(ctx, text) {
 		fmt.Fprintf(streams.Err, "\r\npollux: %s\r\n", text) // the agent may have made the terminal raw
