@@ -1,6 +1,7 @@
 package sock
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"os"
@@ -64,6 +65,16 @@ func TestTrustedPeer(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, got, tt.trusted)
 		}
 		conn.Close()
+		if tt.owner != 0 {
+			continue // Dial refuses it before it connects
+		}
+		conn, err = Dial(t.Context(), path)
+		if err == nil {
+			conn.Close()
+		}
+		if errors.Is(err, ErrForeign) == tt.trusted || tt.trusted && err != nil {
+			t.Errorf("%s: Dial returns %v", name, err)
+		}
 	}
 }
 
