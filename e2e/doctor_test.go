@@ -524,7 +524,9 @@ func TestDoctorFixFollowsNoLink(t *testing.T) {
 	p := newPatient(t)
 	p.editor = p.edit(nil)
 	precious := filepath.Join(p.home, "precious")
-	systest.MakeDir(t, precious)
+	if err := os.Mkdir(precious, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	dir := filepath.Join(p.tmp(), "gemini", "ide")
 	systest.Link(t, precious, filepath.Join(dir, "gemini-ide-server-4194303-8.json"))
 	if err := os.Chmod(dir, 0o777); err != nil {
