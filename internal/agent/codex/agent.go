@@ -64,6 +64,6 @@ var release = program.Release{
 // fault returns an error with this agent's remedy.
 var fault = release.Error
 
-// withheld is what a user does whose keys and proxy settings Codex CLI keeps from its MCP servers.
+// withheld tells a user what to do if Codex CLI keeps keys and proxy settings from its MCP servers.
 const withheld = "Codex CLI passes keys and proxy settings of your shell on to Pollux only if its settings name them: " +
 	"run `pollux install bridge codex` in a terminal where they are set, and restart Codex CLI"

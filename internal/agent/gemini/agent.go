@@ -79,6 +79,6 @@ func checkTempDir(dir string) error {
 	return nil
 }
 
-// withheld is what a user does whose keys and proxy settings Gemini CLI keeps from its MCP servers.
+// withheld tells a user what to do if Gemini CLI keeps keys and proxy settings from its MCP servers.
 const withheld = "Gemini CLI passes keys and proxy settings of your shell on to Pollux only if its settings name them: " +
 	"run `pollux install bridge gemini` in a terminal where they are set, and restart Gemini CLI"
