@@ -49,3 +49,11 @@ const DepthVar = "POLLUX_ASKED"
 func (a *Agent) IsClient(name string) bool {
 	return name != "" && slices.ContainsFunc(a.Clients, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
+
+// WithholdsUnnamed is [Agent.Withholds] of an agent that passes keys and proxy settings on only if
+// its settings name them. client is its name for pollux install bridge.
+func WithholdsUnnamed(title, client string) map[Kind]string {
+	text := title + " passes keys and proxy settings of your shell on to Pollux only if its settings name them: " +
+		"run `pollux install bridge " + client + "` in a terminal where they are set, and restart " + title
+	return map[Kind]string{Auth: text, Network: text}
+}

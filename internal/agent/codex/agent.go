@@ -25,7 +25,7 @@ func Agent() *agent.Agent { return row }
 var row = &agent.Agent{
 	Name: "codex", DisplayName: release.Name, Model: "GPT", Provider: "openai",
 	Clients:      []string{"codex"},
-	Withholds:    map[agent.Kind]string{agent.Auth: withheld, agent.Network: withheld},
+	Withholds:    agent.WithholdsUnnamed(release.Name, "codex"),
 	ExampleModel: "gpt-5.5",
 	Finder:       release.Finder(environment),
 	Driver: agent.Driver{
@@ -63,7 +63,3 @@ var release = program.Release{
 
 // fault returns an error with this agent's remedy.
 var fault = release.Error
-
-// withheld tells a user what to do if Codex CLI keeps keys and proxy settings from its MCP servers.
-const withheld = "Codex CLI passes keys and proxy settings of your shell on to Pollux only if its settings name them: " +
-	"run `pollux install bridge codex` in a terminal where they are set, and restart Codex CLI"

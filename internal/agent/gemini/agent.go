@@ -24,7 +24,7 @@ func Agent() *agent.Agent { return row }
 var row = &agent.Agent{
 	Name: "gemini", DisplayName: release.Name, Model: "Gemini",
 	Clients:      []string{"gemini-cli"},
-	Withholds:    map[agent.Kind]string{agent.Auth: withheld, agent.Network: withheld},
+	Withholds:    agent.WithholdsUnnamed(release.Name, "gemini"),
 	ExampleModel: "gemini-2.5-pro", FallbackModel: "gemini-2.5-flash",
 	Provider: "gcp.gen_ai", // any endpoint of Google: the CLI chooses one by how the user signed in
 	Finder:   finder(),
@@ -78,7 +78,3 @@ func checkTempDir(dir string) error {
 	}
 	return nil
 }
-
-// withheld tells a user what to do if Gemini CLI keeps keys and proxy settings from its MCP servers.
-const withheld = "Gemini CLI passes keys and proxy settings of your shell on to Pollux only if its settings name them: " +
-	"run `pollux install bridge gemini` in a terminal where they are set, and restart Gemini CLI"
