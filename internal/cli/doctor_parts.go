@@ -135,6 +135,7 @@ func checkMode(l ide.Launch) doctor.Check {
 		m := l.Mode(nil, c.Dir)
 		text, next := m.Finding(l.Title, l.Name)
 		switch asked := m.Makes(); {
+		case c.Missing():
 		case m.Silent == "":
 			c.OK("mode", "%s asks before it changes a file", l.Title)
 		case asked && c.Overview && c.RunningHere() == nil:

@@ -191,6 +191,9 @@ func (c *Checker) NotInstalled(title, command, install string) {
 	c.Warn("cli", install, "%s is not installed here: no %s is on the PATH of this shell", title, command)
 }
 
+// Missing reports whether the part's agent is not installed, as [Checker.NotInstalled] has said.
+func (c *Checker) Missing() bool { return c.install != "" }
+
 // None reports that an agent finds no companion here. If no agent was named, that is no
 // failure: it has not been started.
 func (c *Checker) None(command string) {
@@ -200,7 +203,7 @@ func (c *Checker) None(command string) {
 		return
 	}
 	next := StartWith(command)
-	if c.install != "" {
+	if c.Missing() {
 		next = c.install + ", then " + next
 	}
 	c.Fail("companion", next, "no companion is running for %s", c.Dir)
