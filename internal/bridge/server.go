@@ -22,6 +22,7 @@ import (
 	"pollux/internal/bridge/change"
 	"pollux/internal/lazy"
 	"pollux/internal/mcp"
+	"pollux/internal/termtext"
 )
 
 // A pageSize is the amount of text that a client accepts in one result: bytes,
@@ -657,6 +658,9 @@ func (s *Server) result(a Answer, err error) *mcp.Result {
 		}
 		return r
 	}
+	if a.Changes == nil { // a diff is exact
+		a.Text = termtext.Text(a.Text) // some clients print it to their terminal as it is
+	}
 	size := pageOf(s.client())
 	if id := a.Meta.SessionID; id != "" {
 		a.Notes = append(a.Notes, fmt.Sprintf("to continue this conversation, pass sessionId %q", id))
@@ -723,7 +727,7 @@ func failed(err error, m Meta) *mcp.Result {
 		}
 		text += "\n\nThe incomplete answer:\n\n" + part
 	}
-	return &mcp.Result{Texts: []string{text}, Meta: meta(m), IsError: true}
+	return &mcp.Result{Texts: []string{termtext.Text(text)}, Meta: meta(m), IsError: true}
 }
 
 // meta returns m as the _meta of a result.

@@ -264,6 +264,30 @@ func TestResults(t *testing.T) {
 	}
 }
 
+// An answer cannot control the terminal of a client that prints it, nor carry text that only a
+// model sees. A diff stays exact.
+func TestResultsAreSafeInTerminals(t *testing.T) {
+	const unsafe = "a\x1b]0;title\a\u202eb\U000e0041\r\n\tc"
+	dir := changetest.Project(t, false, map[string]string{"a.txt": "one\n"})
+	for name, tt := range map[string]struct {
+		answer, arguments, want string
+		err                     error
+	}{
+		"an answer": {unsafe, `{"prompt":"x"}`, "a]0;titleb\n\tc", nil},
+		"a failure": {unsafe, `{"prompt":"x"}`, "a]0;titleb\n\tc", &agent.Error{Kind: agent.Network}},
+		"a diff":    {changetest.Block("a.txt:1-1", "one", "1\x1b"), `{"prompt":"x","changeMode":true}`, "+1\x1b\n", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newTestBridge(t, script(func(context.Context, agent.Request, func(agent.Event)) (agent.Result, error) {
+				return agent.Result{Answer: tt.answer}, tt.err
+			}), nil)
+			if _, text := callTool(t, connect(t, b, "test", fileURI(dir)), "query", tt.arguments); !strings.Contains(text, tt.want) {
+				t.Errorf("got %q", text)
+			}
+		})
+	}
+}
+
 // An error is a result that quotes the incomplete answer.
 func TestErrorsAreResults(t *testing.T) {
 	b := newTestBridge(t, script(func(context.Context, agent.Request, func(agent.Event)) (agent.Result, error) {
