@@ -147,6 +147,7 @@ func eachAgentInEditor(t *testing.T, script func(a agentKind, w *world) fakemode
 			}
 			var w *world
 			w = newWorld(t, func(r fakemodel.Request) fakemodel.Reply { return script(a, w)(r) })
+			w.env = append(w.env, "POLLUX_LOG=debug") // shown if the test fails
 			w.useClaude()
 			a.install(w)
 			w.writeHome(filepath.Join(".local", "state", "pollux", "agent"), a.name+"\n")

@@ -65,7 +65,7 @@ func (w *world) open(kind editortest.Kind, dir string, files ...string) *desk {
 	d := &desk{w, e, w.t}
 	w.t.Cleanup(func() {
 		if w.t.Failed() {
-			w.t.Logf("%s shows:\n%s", kind.Name, e.Text())
+			w.t.Logf("%s shows:\n%s\nthe log:\n%s", kind.Name, e.Text(), w.pollux("log"))
 		}
 		below := children(w.t, e.PID)
 		e.Close()
