@@ -190,6 +190,7 @@ Pass CALLBACK an error message or nil, and the result."
       (funcall callback "Pollux is not running: use M-x pollux-start" nil)
     (jsonrpc-async-request
      pollux--connection method params
+     :timeout 40 ; a busy agent takes long to show what it was sent
      :success-fn (lambda (result) (funcall callback nil result))
      :error-fn (lambda (err) (funcall callback (plist-get err :message) nil))
      :timeout-fn (lambda () (funcall callback "Pollux did not answer" nil)))))

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
@@ -73,9 +72,6 @@ type PaneFinder func(ctx context.Context, pid int, commands, roots []string) (Pa
 // ErrNoPane reports that an agent runs in no tmux pane.
 var ErrNoPane = errors.New("it runs in no tmux pane")
 
-// sendTimeout bounds one request to send something to an agent.
-const sendTimeout = 8 * time.Second
-
 // A recipient is the agent that receives what the user sends.
 type recipient struct {
 	session  Session // nil if the agent is not connected
@@ -87,7 +83,7 @@ type recipient struct {
 
 // send brings a file, or a question about it, to an agent.
 func (c *Companion) send(p editor.SendParams) (editor.SendResult, error) {
-	ctx, cancel := context.WithTimeout(c.sending, sendTimeout)
+	ctx, cancel := context.WithTimeout(c.sending, editor.SendTimeout)
 	defer cancel()
 	question := strings.TrimSpace(p.Question) != "" || len(p.Problems) > 0
 	if p.Path == "" && !question {

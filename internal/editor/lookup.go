@@ -43,14 +43,14 @@ func WithClient(ctx context.Context, socket string, self Implementation, f func(
 	return talk(ctx, socket, self, func(ctx context.Context, c *Client, _ InitializeResult) error { return f(ctx, c) })
 }
 
-// sendTimeout limits a request to send something to an agent: the companion waits for
-// the agent.
-const sendTimeout = 10 * time.Second
+// SendTimeout is how long a companion tries to send something to an agent, which may be
+// busy.
+const SendTimeout = 30 * time.Second
 
 // Send sends something to an agent of the companion on a socket. The companion's reason
 // for a refusal is the error.
 func Send(ctx context.Context, socket string, self Implementation, p SendParams) (res SendResult, err error) {
-	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
+	ctx, cancel := context.WithTimeout(ctx, SendTimeout+AnswerTimeout)
 	defer cancel()
 	err = talk(ctx, socket, self, func(ctx context.Context, c *Client, _ InitializeResult) error {
 		return c.Call(ctx, MethodSend, p, &res)

@@ -161,7 +161,10 @@ func (p process) foreground() bool { return p.group > 0 && p.group == p.front }
 
 func processes(ctx context.Context) ([]process, error) {
 	out, err := exec.CommandContext(ctx, "ps", "-A", "-ww", "-o", "pid=,pgid=,tpgid=,tty=,args=").Output()
-	if err != nil {
+	switch {
+	case ctx.Err() != nil:
+		return nil, errors.New("ps has not listed the processes in time: try again")
+	case err != nil:
 		return nil, fmt.Errorf("cannot list the processes with ps (%w): install procps", err)
 	}
 	return parseProcesses(string(out)), nil
@@ -210,13 +213,15 @@ func commandOf(args string, commands []string) string {
 const (
 	// enterDelay is the time between a paste that the agent shows and Enter. The agent takes
 	// an earlier one for a part of the pasted text: Gemini CLI within 40 ms. A busy agent
-	// shows the paste late and needs longer, so twice the time until then is added.
-	enterDelay = 500 * time.Millisecond
+	// shows the paste late and needs longer, so twice the time until then is added, up to
+	// maxEnterDelay.
+	enterDelay, maxEnterDelay = 500 * time.Millisecond, 6 * time.Second
 	// pollInterval is the time between two looks at the pane.
 	pollInterval = 50 * time.Millisecond
-	// acceptTimeout is how long the agent may take to show the pasted text. Gemini CLI needs
-	// more than 2 seconds on a busy machine.
-	acceptTimeout = 6 * time.Second
+	// acceptTimeout is how long the agent may take to show the pasted text. Gemini CLI and
+	// Codex CLI need several seconds on a busy machine. With the delay and the search for the
+	// pane, it must be within [editor.SendTimeout].
+	acceptTimeout = 15 * time.Second
 )
 
 // Paste pastes a prompt, and presses Enter if the prompt asks for it. It pastes nothing
@@ -247,7 +252,7 @@ func (p *Pane) Paste(ctx context.Context, prompt editor.Prompt, find inputline.F
 		return left, nil
 	}
 	// A question that the agent asks meanwhile would take Enter for an answer.
-	if pause(ctx, enterDelay+2*time.Since(pasted)) != nil {
+	if pause(ctx, min(enterDelay+2*time.Since(pasted), maxEnterDelay)) != nil {
 		return "", p.unentered(ctx)
 	}
 	if now, err := p.inputLine(ctx, find); err != nil || !shows(now) {

@@ -425,6 +425,18 @@ func TestCommandOf(t *testing.T) {
 	}
 }
 
+// A busy machine is no reason to install ps.
+func TestProcessesFail(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	late, cancel := context.WithCancel(t.Context())
+	cancel()
+	for want, ctx := range map[string]context.Context{"try again": late, "install procps": t.Context()} {
+		if _, err := processes(ctx); err == nil || !strings.HasSuffix(err.Error(), ": "+want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
+
 func TestParseProcesses(t *testing.T) {
 	got := parseProcesses("    1     1    -1 ?        /sbin/init\n   20  20   25 pts/3 -bash\nx y z ? w\n 25 25 25 pts/3   node  /x/gemini -p\n\n")
 	want := []process{{1, 1, -1, "?", "/sbin/init"}, {20, 20, 25, "pts/3", "-bash"}, {25, 25, 25, "pts/3", "node /x/gemini -p"}}
