@@ -154,7 +154,7 @@ func TestPageAnotherTookThePlace(t *testing.T) {
 	s.ctrlEnter()
 	// Once settled it stays settled, whatever the user types.
 	s.pass(500)
-	s.page(chromedp.Focus(chromedp.CSS(".cm-merge-b .cm-content")), chromedp.KeyEvent("mine "))
+	s.page(typed("mine "))
 	s.ctrlEnter()
 	s.page(shows("#none", "No pending changes"))
 	s.wantSaid("accept d")
@@ -256,9 +256,9 @@ func TestPageReconnects(t *testing.T) {
 	s.page(shows("#path", "a.txt"), chromedp.Click(`//button[contains(., "b.txt")]`), shows("#path", "b.txt"))
 	s.cut()
 	s.page(shows("#status", "reconnecting"))
-	s.page(chromedp.Focus(chromedp.CSS(".cm-merge-b .cm-content")), chromedp.KeyEvent("unsent "), shows(".tags", "edited"))
+	s.page(typed("unsent "), shows(".tags", "edited"))
 	s.page(chromedp.Click(`//button[contains(., "c.txt")]`), shows("#path", "c.txt"))
-	s.page(chromedp.Focus(chromedp.CSS(".cm-merge-b .cm-content")), chromedp.KeyEvent("sent later "))
+	s.page(typed("sent later "))
 	// Another client decides on a and b.
 	s.up(change("c"), change("d"))
 	s.page(shows("#status", "1 connected"), shows(".name", "d.txt"), shows("#path", "c.txt"), shows(".cm-merge-b", "sent later"))
@@ -333,7 +333,7 @@ func TestPageAcceptedIsNotWritten(t *testing.T) {
 		s.pass(10_000)
 		s.ctrlEnter()
 		s.press("#reject", 1)
-		s.page(chromedp.Focus(chromedp.CSS(".cm-merge-b .cm-content")), chromedp.KeyEvent("late "))
+		s.page(typed("late "))
 		if c.reason == "unwritten" {
 			s.unwritten(c.id)
 		} else {

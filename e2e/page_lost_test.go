@@ -48,9 +48,12 @@ func TestPageConnectsAgain(t *testing.T) {
 	}
 }
 
-// typed types at the start of the first change.
+// typed types at the start of the first change. With the focus, the browser first moves the caret
+// to the start of the text, and CodeMirror moves it back.
 func typed(text string) chromedp.Action[chromedp.Void] {
-	return chromedp.Steps(chromedp.Focus(chromedp.CSS(".cm-merge-b .cm-content")), chromedp.KeyEvent(text))
+	const line = `(node => node?.closest ? node : node?.parentElement)(getSelection().anchorNode)`
+	return chromedp.Steps(chromedp.Focus(chromedp.CSS(".cm-merge-b .cm-content")),
+		isTrue(`!!`+line+`?.closest(".cm-merge-b .cm-changedLine")`), chromedp.KeyEvent(text))
 }
 
 // lateText waits for a text that the page offers to copy.
