@@ -24,6 +24,9 @@ import (
 // ErrNoPane reports that no pane has the agent.
 var ErrNoPane = errors.New("no tmux pane has the agent")
 
+// errLate reports that the machine is too busy to look for a pane.
+var errLate = errors.New("the processes could not be listed in time: try again")
+
 // A Pane is a pane in which an agent runs.
 //
 // Text is pasted only while the agent is in the pane's foreground and shows its input line:
@@ -52,7 +55,10 @@ func (p *Pane) Command() string { return p.command }
 // no pane matches.
 func FindPane(ctx context.Context, pid int, commands, roots []string) (*Pane, error) {
 	panes := listPanes(ctx)
-	if len(panes) == 0 {
+	switch {
+	case ctx.Err() != nil:
+		return nil, errLate
+	case len(panes) == 0:
 		return nil, ErrNoPane
 	}
 	table, err := processes(ctx)
@@ -163,7 +169,7 @@ func processes(ctx context.Context) ([]process, error) {
 	out, err := exec.CommandContext(ctx, "ps", "-A", "-ww", "-o", "pid=,pgid=,tpgid=,tty=,args=").Output()
 	switch {
 	case ctx.Err() != nil:
-		return nil, errors.New("ps has not listed the processes in time: try again")
+		return nil, errLate
 	case err != nil:
 		return nil, fmt.Errorf("cannot list the processes with ps (%w): install procps", err)
 	}

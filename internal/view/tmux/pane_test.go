@@ -435,6 +435,9 @@ func TestProcessesFail(t *testing.T) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
+	if _, err := FindPane(late, os.Getpid(), nil, nil); !errors.Is(err, errLate) {
+		t.Errorf("the pane: %v", err)
+	}
 }
 
 func TestParseProcesses(t *testing.T) {
