@@ -189,7 +189,7 @@ func (m *model) footer(it *item) string {
 		}
 		return "Just appeared: look first."
 	case it.conflict != nil:
-		return fit([]hint{{"o overwrite the file", 0}, {"d compare with the file", 1}, {"Esc cancel", 2}}, m.width-2)
+		hints = []hint{{"o overwrite the file", 0}, {"d compare", 1}, {"Esc cancel", 2}}
 	case it.ranging:
 		add(true, "n/p extend", 1)
 		add(true, "u undo the range", 0)
@@ -211,8 +211,8 @@ func (m *model) footer(it *item) string {
 		add(several, "tab next", 8)
 		add(!changes, "(read-only)", 11)
 	}
-	add(true, "? help", 2)
-	add(true, "q leave", 3)
+	add(it.conflict == nil, "? help", 2)
+	add(it.conflict == nil, "q leave", 3)
 	line := fit(hints, m.width-2)
 	if strings.Contains(line, hints[0].text+"  "+hints[1].text) {
 		return line

@@ -104,7 +104,17 @@ func TestFooterFits(t *testing.T) {
 			t.Errorf("%d columns: %q, want %q", test.width, got, test.want)
 		}
 	}
-	for width := 30; width < 140; width++ {
+	for width, want := range map[int]string{
+		80: "o overwrite the file  d compare  Esc cancel", 40: "o overwrite the file  d compare",
+		19: "o d Esc", // it was "o overwrite the fi"
+	} {
+		other := &item{conflict: &editor.DiffAcceptResult{}}
+		m := &model{width: width, items: []*item{other}, settled: true}
+		if got := m.footer(other); got != want {
+			t.Errorf("a conflict in %d columns: %q, want %q", width, got, want)
+		}
+	}
+	for width := 14; width < 140; width++ {
 		for _, other := range []*item{
 			{ranging: true}, {conflict: &editor.DiffAcceptResult{}},
 			{Diff: editor.Diff{ReadOnly: "why"}}, {Diff: editor.Diff{State: editor.StateAccepted}},

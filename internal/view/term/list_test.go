@@ -14,16 +14,17 @@ import (
 )
 
 // The list of pending changes repeated the folder and the agent in each row, and showed
-// hardly anything else in a narrow terminal.
+// hardly anything else in a narrow terminal. A list without room for all of them did not say how
+// many there are.
 func TestList(t *testing.T) {
 	for _, test := range []struct {
 		width, height int
 		tabs          int // from the first change
 		want          string
 	}{
-		{80, 24, 0, "  src/view/\n  > a.go\n    b.go  (new file)\n    c.go\n"},
-		{80, 24, 2, "  src/view/a.go\n    b.go  (new file)\n  > c.go\n  x.md\n"},
-		{40, 12, 4, "  x.md\n> docs/d.md\n"},
+		{80, 24, 0, "  src/view/\n  > a.go   1 of 6\n    b.go  (new file)\n    c.go\n"},
+		{80, 24, 2, "  src/view/a.go\n    b.go  (new file)\n  > c.go   3 of 6\n  x.md\n"},
+		{40, 12, 4, "  x.md\n> docs/d.md   5 of 6\n"},
 		{24, 50, 5, "  src/view/\n    a.go\n    b.go  (new file)\n    c.go\n  x.md\n  docs/d.md\n> …a_rather_long_name.md\n"},
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -222,11 +222,14 @@ func (m *model) diffLines() []string {
 		rows[from].inside = false // the line names the folder
 		for _, l := range rows[from : from+n] {
 			mark, rest := "  ", ""
-			if l.file == m.current {
-				mark = "> "
-			}
 			if l.file >= 0 {
 				rest = m.items[l.file].state(several)
+			}
+			if l.file == m.current {
+				mark = "> "
+				if n < len(rows) {
+					rest += fmt.Sprintf("   %d of %d", m.current+1, len(m.items))
+				}
 			}
 			lines = append(lines, l.line(mark, rest, m.width))
 		}
