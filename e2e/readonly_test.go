@@ -139,6 +139,30 @@ func TestEditorReadOnly(t *testing.T) {
 	})
 }
 
+// Vim protects what it opens from changes, but not a proposal: the view of it could not be
+// opened or written.
+func TestVimProtectsFiles(t *testing.T) {
+	eachVim(t, func(t *testing.T, kind editortest.Kind) {
+		for flag, accept := range map[string][]string{"-R": {":w", "Enter"}, "-M": {":Pollux accept", "Enter"}} {
+			t.Run(flag, func(t *testing.T) {
+				w := newWorld(t, silent)
+				path := w.file("a.txt", "one\n")
+				d := w.sit(kind, flag, path)
+				c := d.cli()
+				d.review(c, path, "one\ntwo\n")
+				d.enter()
+				d.press(vimHands.edit...)
+				d.press(accept...)
+				if text := written(t, c, path); text != "mine\none\ntwo\n" {
+					t.Errorf("accepted %q", text)
+				}
+				d.holds(d.State.Buffer("a.txt"), "mine\none\ntwo\n")
+				d.until("getbufvar('a.txt', '&readonly') .. getbufvar('a.txt', '&modifiable')", map[string]string{"-R": "11", "-M": "00"}[flag])
+			})
+		}
+	})
+}
+
 func TestReviewReadOnly(t *testing.T) {
 	w := newWorld(t, silent)
 	w.usesCopilot()

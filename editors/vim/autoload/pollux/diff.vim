@@ -164,6 +164,8 @@ function! s:Scratch(d, what, buftype, text) abort
     call setbufvar(buf, '&' .. name, value)
   endfor
   silent noautocmd call bufload(buf)
+  call setbufvar(buf, '&readonly', 0) " even after `vim -R`
+  call setbufvar(buf, '&modifiable', 1) " even after `vim -M`
   let form = s:Fill(buf, a:text)
   call setbufvar(buf, '&undolevels', -123456) " the global value
   if a:what ==# 'proposed'
@@ -1050,6 +1052,7 @@ function! pollux#diff#Go(d) abort
     if !s:Try(a:d)
       tab split " which has room
       if !s:Try(a:d)
+        tabclose
         return
       endif
     endif
