@@ -179,6 +179,12 @@ func TestEmacsElsewhere(t *testing.T) {
 			        (set-window-buffer (split-window) (find-file-noselect "` + project + `/b.txt"))
 			        (message "%s" (buffer-name (window-buffer (pollux--beside "` + link + `/b.txt")))))`, "b.txt\n",
 		},
+		{ // it became writable
+			"a buffer that the user has made read-only", `(with-current-buffer (find-file-noselect "` + project + `/b.txt")
+			        (setq buffer-read-only t) (write-region "B\n" nil buffer-file-name nil 'quiet)
+			        (set-visited-file-modtime '(1 0)) (pollux--reload buffer-file-name)
+			        (message "%s %s" (buffer-string) buffer-read-only))`, "B\n t\n",
+		},
 		{
 			"the program has been removed",
 			`(progn (delete-directory "` + project + `" t) (message "got %s" (pollux--program)))`, "got pollux\n",

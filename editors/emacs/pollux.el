@@ -1313,7 +1313,8 @@ A key that was meant for the text must not overwrite."
         (pollux--say-kept path))
        ((and (file-readable-p path) (not (verify-visited-file-modtime buffer)))
         (with-demoted-errors "pollux: %S"
-          (revert-buffer t t t))))))
+          (let ((buffer-read-only buffer-read-only)) ; as `auto-revert-mode' does
+            (revert-buffer t t t)))))))
   (pollux--listed))
 
 ;;;; Commands
