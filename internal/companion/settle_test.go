@@ -219,3 +219,26 @@ func TestUndeliveredTextsAreBounded(t *testing.T) {
 		c.wantClosed(t, editor.ReasonAccepted, "")
 	})
 }
+
+// An agent empties a file before it writes it. An editor that read the empty file lost the place
+// of the cursor.
+func TestEmptiedFileMayBeInTheMiddleOfAWrite(t *testing.T) {
+	full, empty, written := fileState{exists: true, size: 4}, fileState{exists: true, at: 1}, fileState{exists: true, size: 5, at: 2}
+	f := &watched{known: full, next: unseen}
+	for range emptiedLooks - 1 {
+		if f.sees(empty) {
+			t.Fatal("an empty file counts too early")
+		}
+	}
+	if f.sees(written) || !f.sees(written) {
+		t.Error("the written file does not count when it looks the same twice")
+	}
+	for n := 1; !f.sees(empty); n++ {
+		if n == emptiedLooks {
+			t.Fatal("a file that stays empty never counts")
+		}
+	}
+	if f.sees(written) || !f.sees(written) {
+		t.Error("a file that was empty does not count when it looks the same twice")
+	}
+}

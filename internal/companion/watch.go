@@ -47,7 +47,8 @@ type watcher struct {
 // A watched is a file as the watcher knows it.
 type watched struct {
 	known fileState // the last state that counts; unseen before the first look
-	next  fileState // another state, seen once; unseen without one
+	next  fileState // another state that may not last; unseen without one
+	looks int       // how often it was seen
 	asked time.Time // when the look began that has not found anything yet; zero without one
 }
 
@@ -88,6 +89,9 @@ const (
 	lookInterval     = time.Second           // at open files, and for late writes
 	lookSoonInterval = 25 * time.Millisecond // at files that an agent is about to write
 	urgentTimeout    = 5 * time.Second       // after an agent has announced a write
+	// emptiedLooks is how often a file that has lost its text must look the same before that counts:
+	// agents empty a file before they write it, and on a busy machine the pause is longer.
+	emptiedLooks = 20
 	// maxLooks limits the looks at the same time, except for those at slow disks.
 	maxLooks = 8
 	// lookTimeout is how long the decision about an expected text waits for the disk.
@@ -278,10 +282,14 @@ func (f *watched) sees(now fileState) bool {
 	case now == f.known:
 		f.next = unseen
 	case now == f.next:
+		f.looks++
+		if now.exists && now.size == 0 && f.known.size > 0 && f.looks < emptiedLooks {
+			return false
+		}
 		f.known, f.next = now, unseen
 		return true
 	default:
-		f.next = now
+		f.next, f.looks = now, 1
 	}
 	return false
 }
