@@ -86,9 +86,9 @@ func ReplaceFile(path, text string) error {
 // The file keeps its mode and owner. ReplaceIn writes a new file and renames it,
 // so that a reader sees either the old content or the new one. If that would
 // break hard links, or lose the owner, extended attributes (on Linux) or data
-// streams (on Windows), it writes the old file in place instead. On Windows it also
-// does if another program keeps the file open for longer than a second, and where new files
-// do not belong to their user, as on FAT and on many file servers.
+// streams (on Windows), or where it can make no file, it writes the old file in place
+// instead. On Windows it also does if another program keeps the file open for longer than a
+// second, and where new files do not belong to their user, as on FAT and on many file servers.
 func ReplaceIn(root *os.Root, name, text string) error {
 	return replaceIn(root, name, text, privateTemp)
 }
@@ -109,7 +109,7 @@ func replaceIn(root *os.Root, name, text string, private func(path string) error
 		return overwrite(root, name, info, text)
 	}
 	temp, err := writeTemp(root, name, text, 0o666, info, private)
-	if errors.Is(err, errOwner) {
+	if errors.Is(err, errOwner) || info != nil && errors.Is(err, fs.ErrPermission) {
 		return overwrite(root, name, info, text)
 	}
 	if err != nil {
@@ -163,7 +163,8 @@ func writeTemp(root *os.Root, name, text string, mode fs.FileMode, replaced fs.F
 	temp = filepath.Join(filepath.Dir(name), TempName())
 	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("no file can be made in %s: %w: change that, or choose another file",
+			filepath.Join(root.Name(), filepath.Dir(name)), Cause(err))
 	}
 	lock(f, false) // for TempFiles; not every file system has locks
 	path := filepath.Join(root.Name(), temp)

@@ -3,9 +3,12 @@
 package disk
 
 import (
+	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -57,5 +60,34 @@ func TestReplaceFileKeepsModeAndOwner(t *testing.T) {
 	}
 	if uid := int(info.Sys().(*syscall.Stat_t).Uid); uid != owner || info.Mode() != 0o640 {
 		t.Errorf("owner %d, mode %v", uid, info.Mode())
+	}
+}
+
+// In a directory that the user may not change, a file that the user may change could not be
+// written. Where no file can be made, the error named only the temporary file.
+func TestReplaceFileInAReadOnlyDirectory(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	write(t, path, "old, and longer", 0o640)
+	if err := os.Chmod(dir, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Chmod(dir, 0o700) })
+	if os.WriteFile(filepath.Join(dir, "probe"), nil, 0o600) == nil { // root ignores modes
+		setpriv, err := exec.LookPath("setpriv")
+		if err != nil || os.Getenv("POLLUX_TEST_UNPRIVILEGED") != "" {
+			t.Skip("root ignores modes", err)
+		}
+		cmd := exec.CommandContext(t.Context(), setpriv, "--bounding-set=-dac_override", os.Args[0], "-test.run=^"+t.Name()+"$")
+		cmd.Env = append(os.Environ(), "POLLUX_TEST_UNPRIVILEGED=1")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	replace(t, path, "new")
+	err := ReplaceFile(filepath.Join(dir, "g"), "new")
+	if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), dir+": ") {
+		t.Errorf("a new file: %v", err)
 	}
 }
