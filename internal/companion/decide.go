@@ -179,18 +179,25 @@ func (c *Companion) writeSoon(d *diff, now file, text string, done func()) (res 
 // write writes the file of a diff. It first saves the old content of the file in the
 // journal.
 func (c *Companion) write(d *diff, now file, text string) error {
-	if now.exists {
-		e := journal.Entry{Path: d.path(), Real: d.target.actual(), State: journal.Replaced}
-		if _, err := c.journal.Add(e, now.text); err != nil {
-			return err
+	replace := func() (err error) {
+		if d.created && text == "" {
+			err = d.target.remove()
+		} else {
+			err = d.target.replace(d.rules.Written(text, now.text))
 		}
+		if err != nil {
+			err = fmt.Errorf("the file cannot be written: %w", err)
+		}
+		return err
 	}
-	replace := func() error { return d.target.replace(d.rules.Written(text, now.text)) }
-	if d.created && text == "" {
-		replace = d.target.remove
+	var err error
+	if now.exists {
+		_, err = c.journal.Replace(journal.Entry{Path: d.path(), Real: d.target.actual()}, now.text, replace)
+	} else {
+		err = replace()
 	}
-	if err := replace(); err != nil {
-		return fmt.Errorf("the file cannot be written: %w", err)
+	if err != nil {
+		return err
 	}
 	c.outside.account(d.path())
 	return nil

@@ -393,22 +393,40 @@ func (j *Journal) Restore(id, path string) (replaced string, err error) {
 		return "", err
 	}
 	path = cmp.Or(path, e.Path)
+	write := func() error { return disk.ReplaceFile(path, e.written(text)) }
 	old, err := disk.ReadFile(path, maxFile)
 	switch {
 	case err == nil:
-		if replaced, err = j.Add(Entry{Path: path, Real: path, State: Replaced}, string(old)); err != nil {
-			return "", err
-		}
-	case !errors.Is(err, fs.ErrNotExist):
-		return "", fmt.Errorf("the file cannot be replaced: %w: choose another with --to", err)
+		replaced, err = j.Replace(Entry{Path: path, Real: path}, string(old), write)
+	case errors.Is(err, fs.ErrNotExist):
+		err = write()
+	default:
+		err = fmt.Errorf("the file cannot be replaced: %w: choose another with --to", err)
 	}
-	if err := disk.ReplaceFile(path, e.written(text)); err != nil {
+	if err != nil {
 		return replaced, err
 	}
 	if e.Unwritten && (path == e.Path || path == e.Real) {
 		return replaced, j.change(id, func(e *Entry) error { e.Unwritten = false; return nil })
 	}
 	return replaced, nil
+}
+
+// Replace adds the present text of a file, whose paths e has, and then calls write to replace it.
+// It removes the entry again if write fails and the file still holds the text.
+func (j *Journal) Replace(e Entry, old string, write func() error) (id string, err error) {
+	e.State = Replaced
+	if id, err = j.Add(e, old); err != nil {
+		return "", err
+	}
+	if err = write(); err == nil {
+		return id, nil
+	}
+	if now, readErr := disk.ReadFile(e.Real, maxFile); readErr == nil && string(now) == old {
+		j.remove(&files{id: id})
+		id = ""
+	}
+	return id, err
 }
 
 // written returns a text as it is written to the entry's file.

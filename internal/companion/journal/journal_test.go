@@ -226,6 +226,24 @@ func TestRestore(t *testing.T) {
 	}
 }
 
+// The journal listed a file as replaced that could not be written, and @ was that entry.
+func TestRestoreOfAReadOnlyFile(t *testing.T) {
+	j := New(t.TempDir())
+	path := filepath.Join(t.TempDir(), "f.txt")
+	systest.WriteFile(t, path, "old\n")
+	if err := os.Chmod(path, 0o400); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Chmod(path, 0o600) }) // so that Windows can remove it
+	id := add(t, j, Entry{Path: path}, "new\n")
+	if replaced, err := j.Restore(id, ""); err == nil || replaced != "" {
+		t.Errorf("Restore = %q, %v", replaced, err)
+	}
+	if latest, err := j.Resolve("@"); err != nil || latest != id {
+		t.Errorf("@ is %s, %v; want %s", latest, err, id)
+	}
+}
+
 // A new file that Copilot CLI wrote on Windows, with CRLF, was said to hold another text.
 func TestInFile(t *testing.T) {
 	j := New(t.TempDir())
