@@ -99,7 +99,7 @@ func (l *Listener) serve(ctx context.Context, agent net.Conn) {
 	companion, err := l.target.Open(ctx)
 	if err == nil {
 		err = Relay(ctx, agent, companion, l.paths, l.protocol)
-		if errors.Is(err, ErrEnded) && ctx.Err() == nil {
+		if _, ok := errors.AsType[broken](err); ok && ctx.Err() == nil {
 			l.noted()
 		}
 		if !errors.Is(err, ErrSilent) {

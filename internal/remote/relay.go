@@ -45,6 +45,11 @@ var (
 	ErrUnanswered = errors.New("the companion has not answered every request: look at it with `pollux status` where it runs")
 )
 
+// A broken is an error of the companion's side of a relay, which has ended before the agent's.
+type broken struct{ error }
+
+func (b broken) Unwrap() error { return b.error }
+
 // answerTimeout is how long a companion has for the answers after an agent's last message.
 const answerTimeout = 30 * time.Second
 
@@ -61,19 +66,26 @@ func Relay(ctx context.Context, agent, companion io.ReadWriteCloser, paths Paths
 	open := newCalls()
 	var group sync.WaitGroup
 	group.Go(func() {
-		_, err := carry(companion, agent, outgoing, open.sent)
-		if err == io.EOF {
+		_, err, unwritten := carry(companion, agent, outgoing, open.sent)
+		switch {
+		case unwritten != nil:
+			err = broken{unwritten}
+		case err == io.EOF:
 			open.wait(ctx)
 		}
 		end(err)
 	})
 	group.Go(func() {
-		n, err := carry(agent, companion, incoming, open.answered)
-		if err == io.EOF {
-			err = ErrEnded
-			if n == 0 {
-				err = ErrSilent
-			}
+		n, err, unwritten := carry(agent, companion, incoming, open.answered)
+		switch {
+		case unwritten != nil:
+			err = unwritten
+		case err != io.EOF:
+			err = broken{err}
+		case n == 0:
+			err = ErrSilent
+		default:
+			err = broken{ErrEnded}
 		}
 		end(err)
 	})
@@ -82,32 +94,33 @@ func Relay(ctx context.Context, agent, companion io.ReadWriteCloser, paths Paths
 	agent.Close()
 	group.Wait()
 	switch err := context.Cause(ctx); {
-	case err != io.EOF && err != ErrEnded:
-		return err
-	case open.any():
+	case err == io.EOF && open.any():
 		return ErrUnanswered
-	case err == ErrEnded:
+	case err == io.EOF:
+		return nil
+	case errors.Is(err, ErrEnded) && open.any():
+		return broken{ErrUnanswered}
+	default:
 		return err
 	}
-	return nil
 }
 
 func unchanged(line []byte) []byte { return line }
 
-// carry copies lines until an error, which is io.EOF at the end, and returns how many
-// it has read. It calls carried with each line as it was, after it has written it.
-func carry(to io.Writer, from io.Reader, translate func([]byte) []byte, carried func(line []byte)) (n int, err error) {
+// carry copies lines until an error of either side, which is io.EOF at the end of from, and returns
+// how many it has read. It calls carried with each line as it was, after it has written it.
+func carry(to io.Writer, from io.Reader, translate func([]byte) []byte, carried func(line []byte)) (n int, unread, unwritten error) {
 	lines := jsonl.NewReader(from, editor.MaxMessage)
 	for {
 		line, err := lines.ReadLine()
 		if err != nil {
-			return n, err
+			return n, err, nil
 		}
 		n++
 		_, err = to.Write(translate(line))
 		carried(line)
 		if err != nil {
-			return n, err
+			return n, nil, err
 		}
 	}
 }

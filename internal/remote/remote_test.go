@@ -344,61 +344,83 @@ func TestListenerNoticesThatTheCompanionIsGone(t *testing.T) {
 	}
 }
 
-// A lost connection, as when the network fails, is noticed, unlike the end of the agent.
+// A lost connection, as when the network fails, is noticed, unlike the end of the agent: also in the
+// middle of a request, and if it is reset, since the companion has not read everything.
 func TestListenerNoticesALostConnection(t *testing.T) {
-	dir := shortDir(t)
-	t.Setenv("POLLUX_RUNTIME_DIR", filepath.Join(dir, "run"))
-	companion, err := sock.Listen(filepath.Join(dir, "companion.sock"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer companion.Close()
-	f, err := Listen(t.Context(), Target{Socket: filepath.Join(dir, "companion.sock")}, nil, unused{t})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	// connect returns both ends of an agent's connection that has carried a message.
-	connect := func() (agent, there net.Conn) {
-		t.Helper()
-		agent, err := sock.Dial(t.Context(), f.Socket)
-		if err == nil {
-			_, err = io.WriteString(agent, editor.MCPPreamble)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if there, err = companion.Accept(); err == nil {
-			_, err = io.ReadFull(there, make([]byte, len(editor.MCPPreamble)))
-		}
-		if err == nil {
-			_, err = io.WriteString(there, "{}\n")
-		}
-		if err == nil {
-			_, err = bufio.NewReader(agent).ReadString('\n')
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		return agent, there
-	}
-	agent, there := connect()
-	agent.Close()
-	io.Copy(io.Discard, there) // until the relay has ended
-	there.Close()
-	select {
-	case <-f.Lost():
-		t.Error("an agent that ends counts as a lost connection")
-	default:
-	}
-	agent, there = connect()
-	defer agent.Close()
-	there.Close()
-	<-f.Lost()
-	select {
-	case <-f.Gone():
-		t.Error("the companion counts as gone")
-	default:
+	const call = `{"id":1,"method":"tools/call"}` + "\n"
+	for name, tt := range map[string]struct {
+		sent string
+		read int // bytes
+	}{"idle": {"", 0}, "reset": {"{}\n", 1}, "in a request": {call, len(call)}} {
+		t.Run(name, func(t *testing.T) {
+			dir := shortDir(t)
+			t.Setenv("POLLUX_RUNTIME_DIR", filepath.Join(dir, "run"))
+			companion, err := sock.Listen(filepath.Join(dir, "companion.sock"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer companion.Close()
+			f, err := Listen(t.Context(), Target{Socket: filepath.Join(dir, "companion.sock")}, nil, unused{t})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			// connect returns both ends of an agent's connection that has carried a message.
+			connect := func() (agent, there net.Conn) {
+				t.Helper()
+				agent, err := sock.Dial(t.Context(), f.Socket)
+				if err == nil {
+					_, err = io.WriteString(agent, editor.MCPPreamble)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if there, err = companion.Accept(); err == nil {
+					_, err = io.ReadFull(there, make([]byte, len(editor.MCPPreamble)))
+				}
+				if err == nil {
+					_, err = io.WriteString(there, "{}\n")
+				}
+				if err == nil {
+					_, err = bufio.NewReader(agent).ReadString('\n')
+				}
+				if err == nil {
+					_, err = io.WriteString(agent, tt.sent)
+				}
+				if err == nil {
+					_, err = io.ReadFull(there, make([]byte, tt.read))
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				return agent, there
+			}
+			agent, there := connect()
+			agent.Close()
+			if tt.sent == call {
+				io.WriteString(there, `{"id":1,"result":{}}`+"\n")
+			}
+			io.Copy(io.Discard, there) // until the relay has ended
+			there.Close()
+			select {
+			case <-f.Lost():
+				t.Error("an agent that ends counts as a lost connection")
+			default:
+			}
+			agent, there = connect()
+			defer agent.Close()
+			there.Close()
+			select {
+			case <-f.Lost():
+			case <-time.After(5 * time.Second):
+				t.Fatal("the lost connection was not noticed")
+			}
+			select {
+			case <-f.Gone():
+				t.Error("the companion counts as gone")
+			default:
+			}
+		})
 	}
 }
 
