@@ -2,7 +2,6 @@ package companion
 
 import (
 	"path/filepath"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -74,8 +73,8 @@ func TestDontAskAgainInTheTerminal(t *testing.T) {
 		}
 		systest.WriteFile(t, path, "new\n")
 		c.close()
-		if text := systest.Receive(t, v.texts); text != `"don't ask again"` {
-			t.Errorf("the view reads %q", text)
+		if m := v.Reads(); m.Text != `"don't ask again"` {
+			t.Errorf("the view reads %q", m.Text)
 		}
 	})
 }
@@ -98,28 +97,22 @@ func TestYesInTheTerminalWithoutTheEdits(t *testing.T) {
 				path := filepath.Join(c.dir, "f")
 				systest.WriteFile(t, path, "old\n")
 				d := c.propose(t, s, v, Proposal{Path: path, Text: "new\n"})
-				v.edits(t, d, tt.edited)
+				v.Edits(d, tt.edited)
 				if _, err := c.Withdraw(s, path); err != nil {
 					t.Fatal(err)
 				}
 				systest.WriteFile(t, path, tt.written)
-				systest.Receive(t, v.closed)
+				systest.Receive(t, v.Closed)
 				c.close()
-				if e, err := c.journal.Get(d.ID); err != nil || e.Unwritten != tt.warns {
-					t.Errorf("the journal has %+v, %v", e, err)
-				}
+				c.journal.Records(d.ID, journal.Closed, tt.warns)
 				if !tt.warns {
-					if len(v.all) > 0 {
-						t.Errorf("a message: %+v", systest.Receive(t, v.all))
-					}
+					v.ReadsNoMore()
 					return
 				}
-				if m := systest.Receive(t, v.all); m.Diff != d.ID || !m.Unwritten || !strings.Contains(m.Text, "without your edits") {
+				if m := v.Reads("without your edits"); m.Diff != d.ID || !m.Unwritten {
 					t.Errorf("the message is %+v", m)
 				}
-				if res, err := v.Save(t.Context(), editor.DiffAccept{ID: d.ID}); err != nil || res.Status != editor.StatusAccepted {
-					t.Fatalf("%+v, %v", res, err)
-				}
+				v.Saves(d, "")
 				systest.WantFile(t, path, tt.edited)
 				c.settled(t, v, d, "was written now")
 			})
@@ -134,13 +127,9 @@ func TestEndIsNoRejection(t *testing.T) {
 	path := filepath.Join(c.dir, "f")
 	d := c.propose(t, s, v, Proposal{Path: path, Text: "new\n"})
 	c.Stop()
-	if got := systest.Receive(t, v.closed); got != (editor.DiffClose{ID: d.ID, Reason: editor.ReasonEnded}) {
-		t.Errorf("closed %+v", got)
-	}
+	v.WantClosed(d, editor.ReasonEnded)
 	if got := systest.Receive(t, s.outcomes); got.Outcome != (Outcome{}) {
 		t.Errorf("the agent received %+v", got)
 	}
-	if e, err := c.journal.Get(d.ID); err != nil || e.State != journal.Orphaned {
-		t.Errorf("the journal has %+v, %v", e, err)
-	}
+	c.journal.Records(d.ID, journal.Orphaned, false)
 }

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -58,17 +57,17 @@ type world struct {
 	host    *ide.Host
 	t       *testing.T
 	project string
-	journal *journal.Journal
+	journal companion.Journal
 }
 
 func newWorld(t *testing.T, change func(*ide.Config)) *world {
 	t.Helper()
 	root := systest.Dir(t)
-	w := &world{t: t, project: filepath.Join(root, "p"), journal: journal.New(filepath.Join(root, "journal"))}
+	w := &world{t: t, project: filepath.Join(root, "p"), journal: companion.Journal{Journal: journal.New(filepath.Join(root, "journal")), T: t}}
 	systest.MakeDir(t, w.project)
 	cfg := ide.Config{
 		Version: "test", Editor: editor.Info{Name: "test", DisplayName: "Test"},
-		Roots: []string{w.project}, Journal: w.journal,
+		Roots: []string{w.project}, Journal: w.journal.Journal,
 	}
 	if change != nil {
 		change(&cfg)
@@ -161,158 +160,34 @@ func rejected(path string) string {
 	return fmt.Sprintf(`ide/diffRejected {"filePath":%q}`, path)
 }
 
-// A plugin is an attached client.
-type plugin struct {
-	*editor.Client
-	opened  chan editor.Diff
-	closed  chan editor.DiffClose
-	changed chan editor.DiffChange
-	texts   chan string
-	envs    chan editor.Env
-	files   chan editor.FileChanged
-	info    editor.InitializeResult
-
-	mu   sync.Mutex
-	text map[string]*string
-	fail error
-}
-
-func (w *world) attach(diff bool) *plugin {
+// view attaches a view.
+func (w *world) view() *companion.View {
 	w.t.Helper()
-	return w.serve(diff, w.Attach)
+	return companion.NewView(w.t, w.Attach)
 }
 
 // own attaches the editor that the companion was started for.
-func (w *world) own() *plugin {
+func (w *world) own() *companion.View {
 	w.t.Helper()
-	return w.serve(true, func(conn io.ReadWriteCloser) {
+	return companion.NewView(w.t, func(conn io.ReadWriteCloser) {
 		companion.Serve(conn, func(editor.InitializeParams) (*companion.Companion, error) { return w.Companion, nil })
 	})
 }
 
-func (w *world) serve(diff bool, serve func(io.ReadWriteCloser)) *plugin {
-	w.t.Helper()
-	e := &plugin{
-		opened: make(chan editor.Diff, 10000), closed: make(chan editor.DiffClose, 10000), changed: make(chan editor.DiffChange, 10000),
-		texts: make(chan string, 10000), envs: make(chan editor.Env, 10), files: make(chan editor.FileChanged, 10), text: make(map[string]*string),
-	}
-	mine, theirs := net.Pipe()
-	ended := make(chan bool)
-	go func() { defer close(ended); serve(theirs) }()
-	e.Client = editor.NewClient(mine, editor.Handler{
-		DiffOpen: func(d editor.Diff) error {
-			e.mu.Lock()
-			defer e.mu.Unlock()
-			if e.fail == nil {
-				e.opened <- d
-			}
-			return e.fail
-		},
-		DiffClose: func(c editor.DiffClose) *string {
-			e.closed <- c
-			e.mu.Lock()
-			defer e.mu.Unlock()
-			return e.text[c.ID]
-		},
-		DiffChanged: func(c editor.DiffChange) { e.changed <- c },
-		Message:     func(m editor.Message) { e.texts <- m.Text },
-		Env:         func(env editor.Env) { e.envs <- env },
-		FileChanged: func(f editor.FileChanged) { e.files <- f },
-	})
-	w.t.Cleanup(func() { e.Client.Close(); <-ended })
-	var err error
-	if e.info, err = e.Initialize(w.t.Context(), editor.InitializeParams{Client: editor.Implementation{Name: "test"}, Diff: diff}); err != nil {
-		w.t.Fatal(err)
-	}
-	settle(w.t, e) // now it is attached
-	return e
-}
-
 // propose opens a diff and returns it as the editor sees it.
-func (w *world) propose(c *cli, e *plugin, path, text string) editor.Diff {
+func (w *world) propose(c *cli, e *companion.View, path, text string) editor.Diff {
 	w.t.Helper()
 	if err := c.openDiff(path, text); err != nil {
 		w.t.Fatal(err)
 	}
-	return systest.Receive(w.t, e.opened)
-}
-
-func (w *world) accepts(e *plugin, d editor.Diff, text string) {
-	w.t.Helper()
-	res, err := e.Accept(w.t.Context(), editor.DiffAccept{ID: d.ID, Content: text})
-	if err != nil || res.Status != editor.StatusAccepted {
-		w.t.Fatalf("accept = %+v, %v", res, err)
-	}
+	return systest.Receive(w.t, e.Opened)
 }
 
 // newReview returns a world with a CLI, an editor and a file that can be changed.
-func newReview(t *testing.T) (w *world, c *cli, e *plugin, path string) {
+func newReview(t *testing.T) (w *world, c *cli, e *companion.View, path string) {
 	t.Helper()
 	w = newWorld(t, nil)
-	return w, w.connect(), w.attach(true), w.file("f", "old\n")
-}
-
-func (w *world) rejects(e *plugin, d editor.Diff) {
-	w.t.Helper()
-	if err := e.Reject(w.t.Context(), d.ID); err != nil {
-		w.t.Fatal(err)
-	}
-}
-
-// edits returns when the companion has the edit.
-func (w *world) edits(e *plugin, d editor.Diff, text string) {
-	w.t.Helper()
-	if err := e.Edit(d.ID, text); err != nil {
-		w.t.Fatal(err)
-	}
-	settle(w.t, e)
-}
-
-// types sets the text that the editor has when the diff ends.
-func (e *plugin) types(d editor.Diff, text string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.text[d.ID] = &text
-}
-
-// reads checks the next message to the user.
-func (e *plugin) reads(t *testing.T, part string) {
-	t.Helper()
-	if text := systest.Receive(t, e.texts); !strings.Contains(text, part) {
-		t.Errorf("the user reads %q, want %q", text, part)
-	}
-}
-
-func (w *world) wantClosed(e *plugin, d editor.Diff, reason string) {
-	w.t.Helper()
-	if cl := systest.Receive(w.t, e.closed); cl.ID != d.ID || cl.Reason != reason {
-		w.t.Errorf("closed %+v, want %s: %s", cl, d.ID, reason)
-	}
-}
-
-// records checks how the journal says that a change ended.
-func (w *world) records(d editor.Diff, state journal.State, unwritten bool) {
-	w.t.Helper()
-	if e, err := w.journal.Get(d.ID); err != nil || e.State != state || e.Unwritten != unwritten {
-		w.t.Errorf("the journal has %+v, %v; want %s, unwritten %v", e, err, state, unwritten)
-	}
-}
-
-// keeps checks the text that the journal has.
-func (w *world) keeps(id, want string) {
-	w.t.Helper()
-	if text, err := w.journal.Text(id); err != nil || text != want {
-		w.t.Errorf("the journal has %q, %v; want %q", text, err, want)
-	}
-}
-
-// settle waits until the companion has handled the editor's messages, and the
-// editor has received everything sent before that.
-func settle(t *testing.T, e *plugin) {
-	t.Helper()
-	if _, err := e.Status(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	return w, w.connect(), w.view(), w.file("f", "old\n")
 }
 
 func TestOpenDiffRefusals(t *testing.T) {
@@ -320,7 +195,7 @@ func TestOpenDiffRefusals(t *testing.T) {
 	c := w.connect()
 	good := w.file("f", "x\n")
 	systest.WantError(t, c.openDiff(good, "y"), "pollux run") // no client shows diffs
-	e := w.attach(true)
+	e := w.view()
 	for _, tt := range []struct{ path, says string }{
 		{"f", "absolute"},
 		{w.project + "/../outside", "without .."},
@@ -330,9 +205,9 @@ func TestOpenDiffRefusals(t *testing.T) {
 	} {
 		systest.WantError(t, c.openDiff(tt.path, "y"), tt.says)
 	}
-	e.mu.Lock()
-	e.fail = errors.New("the window is too small")
-	e.mu.Unlock()
+	e.Mu.Lock()
+	e.Fail = errors.New("the window is too small")
+	e.Mu.Unlock()
 	systest.WantError(t, c.openDiff(good, "y"), "too small")
 	if st := w.Status(); len(st.Diffs) != 0 {
 		t.Errorf("refused diffs are open: %+v", st.Diffs)
@@ -347,13 +222,13 @@ func TestAcceptRejectClose(t *testing.T) {
 	w, c, e, path := newReview(t)
 
 	d := w.propose(c, e, path, "new\n")
-	w.edits(e, d, "edited\n")
-	w.accepts(e, d, "edited more\n")
+	e.Edits(d, "edited\n")
+	e.Accepts(d, "edited more\n")
 	c.receives(accepted(path, "edited more\n"))
 	if _, err := e.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: "again"}); err == nil {
 		t.Error("accepted twice")
 	}
-	w.keeps(d.ID, "edited more\n")
+	w.journal.Keeps(d.ID, "edited more\n")
 	if text, err := w.journal.Proposal(d.ID); err != nil || text != "new\n" {
 		t.Errorf("the journal has the proposal %q, %v", text, err)
 	}
@@ -362,19 +237,19 @@ func TestAcceptRejectClose(t *testing.T) {
 	}
 
 	d = w.propose(c, e, path, "new\n")
-	w.rejects(e, d)
+	e.Rejects(d)
 	c.receives(rejected(path))
 
 	d = w.propose(c, e, path, "new\n")
 	late := `typed {"content": "late"}` + "\n"
-	e.types(d, late)
+	e.Types(d, late)
 	c.closes(path, late)
 	_, err := c.closeDiff(path)
 	systest.WantError(t, err, "no diff is open")
 
 	// No notification followed the close: the next one is the next diff's.
 	d = w.propose(c, e, path, "last\n")
-	w.rejects(e, d)
+	e.Rejects(d)
 	c.outcome()
 	if len(c.outcomes) != 0 {
 		t.Errorf("the CLI also received %s", <-c.outcomes)
@@ -396,9 +271,9 @@ func TestSpellingsOfAPath(t *testing.T) {
 			}
 			return d
 		}
-		w.accepts(e, open(), "old\n")
+		e.Accepts(open(), "old\n")
 		c.receives(accepted(spelling, "old\n"))
-		w.rejects(e, open())
+		e.Rejects(open())
 		c.receives(rejected(spelling))
 		open()
 		if _, err := c.closeDiff(spellings[(i+1)%len(spellings)]); err != nil {
@@ -420,11 +295,11 @@ func TestSupersededDiffIsNotAnswered(t *testing.T) {
 	t.Parallel()
 	w, c, e, path := newReview(t)
 	first, second := w.propose(c, e, path, "1\n"), w.propose(c, e, path, "2\n")
-	w.wantClosed(e, first, editor.ReasonSuperseded)
+	e.WantClosed(first, editor.ReasonSuperseded)
 	if _, err := e.Accept(t.Context(), editor.DiffAccept{ID: first.ID, Content: "1\n"}); err == nil {
 		t.Error("the superseded diff was accepted")
 	}
-	w.accepts(e, second, "2\n")
+	e.Accepts(second, "2\n")
 	c.receives(accepted(path, "2\n"))
 }
 
@@ -465,18 +340,16 @@ func TestConflictAndEmpty(t *testing.T) {
 
 func TestTwoEditorsSeeEachOther(t *testing.T) {
 	w := newWorld(t, nil)
-	c, one := w.connect(), w.attach(true)
+	c, one := w.connect(), w.view()
 	path := w.file("f", "old\n")
 	d := w.propose(c, one, path, "new\n")
-	w.edits(one, d, "mine\n")
-	two := w.attach(true)
-	if got := systest.Receive(t, two.opened); got.ID != d.ID || got.Text() != "mine\n" || got.Proposed != "new\n" {
+	one.Edits(d, "mine\n")
+	two := w.view()
+	if got := systest.Receive(t, two.Opened); got.ID != d.ID || got.Text() != "mine\n" || got.Proposed != "new\n" {
 		t.Errorf("the second editor was shown %+v", got)
 	}
-	if err := two.Edit(d.ID, "ours\n"); err != nil {
-		t.Fatal(err)
-	}
-	if ch := systest.Receive(t, one.changed); ch.Content == nil || *ch.Content != "ours\n" {
+	two.Edits(d, "ours\n")
+	if ch := systest.Receive(t, one.Changed); ch.Content == nil || *ch.Content != "ours\n" {
 		t.Errorf("the first editor received %+v", ch)
 	}
 	// The CLI gets an answer when the last surface leaves, but not while one
@@ -487,25 +360,22 @@ func TestTwoEditorsSeeEachOther(t *testing.T) {
 	}
 	two.Client.Close()
 	c.receives(rejected(path))
-	w.keeps(d.ID, "ours\n")
+	w.journal.Keeps(d.ID, "ours\n")
 }
 
 func TestCLIGone(t *testing.T) {
 	w := newWorld(t, func(c *ide.Config) { c.GoneTimeout = 10 * time.Millisecond })
-	c, e := w.connect(), w.attach(true)
+	c, e := w.connect(), w.view()
 	path := w.file("f", "old\r\n")
 	d := w.propose(c, e, path, "new\n")
 	c.leave()
-	if ch := systest.Receive(t, e.changed); ch.ID != d.ID || ch.State != editor.StateOrphaned {
+	if ch := systest.Receive(t, e.Changed); ch.ID != d.ID || ch.State != editor.StateOrphaned {
 		t.Errorf("the editor received %+v", ch)
 	}
-	e.reads(t, "kept")
+	e.Reads("kept")
 	_, err := e.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: "new\n"})
 	systest.WantError(t, err, "diff/save")
-	var res editor.DiffAcceptResult
-	if err := e.Call(t.Context(), editor.MethodDiffSave, editor.DiffAccept{ID: d.ID, Content: "saved\n"}, &res); err != nil || res.Status != editor.StatusAccepted {
-		t.Fatalf("save = %+v, %v", res, err)
-	}
+	e.Saves(d, "saved\n")
 	systest.WantFile(t, path, "saved\r\n")
 	entries, err := w.journal.List()
 	if err != nil || !slices.ContainsFunc(entries, func(e journal.Entry) bool { return e.State == journal.Replaced }) {
@@ -515,7 +385,7 @@ func TestCLIGone(t *testing.T) {
 
 func TestRootsChange(t *testing.T) {
 	w := newWorld(t, nil)
-	guest, e := w.attach(true), w.own()
+	guest, e := w.view(), w.own()
 	other := t.TempDir()
 	if err := guest.Update(editor.Snapshot{Roots: []string{t.TempDir()}}); err != nil {
 		t.Fatal(err)
@@ -527,29 +397,29 @@ func TestRootsChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	actual, _ := filepath.EvalSymlinks(other)
-	if env := systest.Receive(t, e.envs); env.Env["GEMINI_CLI_IDE_WORKSPACE_PATH"] != actual {
+	if env := systest.Receive(t, e.Envs); env.Env["GEMINI_CLI_IDE_WORKSPACE_PATH"] != actual {
 		t.Errorf("the editor received %v", env.Env)
 	}
 	if err := e.Update(editor.Snapshot{Roots: []string{"relative"}}); err != nil {
 		t.Fatal(err)
 	}
-	e.reads(t, "absolute")
+	e.Reads("absolute")
 }
 
 // The browser page receives no token, also when the workspace's directories change.
 func TestPageGetsNoToken(t *testing.T) {
 	w := newWorld(t, nil)
-	page, e := w.serve(true, w.AttachPage), w.own()
-	if page.info.Token != "" || page.info.Env != nil {
-		t.Errorf("it receives %+v", page.info)
+	page, e := companion.NewView(t, w.AttachPage), w.own()
+	if page.Info.Token != "" || page.Info.Env != nil {
+		t.Errorf("it receives %+v", page.Info)
 	}
 	if err := e.Update(editor.Snapshot{Roots: []string{t.TempDir()}}); err != nil {
 		t.Fatal(err)
 	}
-	systest.Receive(t, e.envs)
-	settle(t, page) // it has received what came before
-	if len(page.envs) > 0 {
-		t.Errorf("it receives %v", <-page.envs)
+	systest.Receive(t, e.Envs)
+	page.Settle() // it has received what came before
+	if len(page.Envs) > 0 {
+		t.Errorf("it receives %v", <-page.Envs)
 	}
 }
 
@@ -564,11 +434,11 @@ func TestEditorNames(t *testing.T) {
 // follow and still shows the proposal.
 func TestCloseAsksTheOneWhoEdited(t *testing.T) {
 	w := newWorld(t, nil)
-	c, stale, mine := w.connect(), w.attach(true), w.attach(true)
+	c, stale, mine := w.connect(), w.view(), w.view()
 	path := w.file("f", "old\n")
 	d := w.propose(c, mine, path, "new\n")
-	stale.types(d, "new\n")
-	w.edits(mine, d, "edited\n")
+	stale.Types(d, "new\n")
+	mine.Edits(d, "edited\n")
 	c.closes(path, "edited\n")
 }
 
@@ -578,7 +448,7 @@ func TestLateEditsAreKept(t *testing.T) {
 	for i := range 2 {
 		d := w.propose(c, e, path, "new\n")
 		typed := fmt.Sprintf("typed %d\n", i)
-		e.types(d, typed)
+		e.Types(d, typed)
 	}
 	w.Close() // the first was superseded, the second is rejected
 	entries, err := w.journal.List()
@@ -586,7 +456,7 @@ func TestLateEditsAreKept(t *testing.T) {
 		t.Fatalf("journal = %v, %v", entries, err)
 	}
 	for i, entry := range entries {
-		w.keeps(entry.ID, fmt.Sprintf("typed %d\n", 1-i))
+		w.journal.Keeps(entry.ID, fmt.Sprintf("typed %d\n", 1-i))
 	}
 }
 
@@ -594,7 +464,7 @@ func TestLateEditsAreKept(t *testing.T) {
 func TestAcceptAsTheCLIEnds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	e := w.attach(true)
+	e := w.view()
 	path := w.file("f", "old\n")
 	for range 20 {
 		c := w.connect()
@@ -603,9 +473,7 @@ func TestAcceptAsTheCLIEnds(t *testing.T) {
 		go func() { c.leave(); closed <- true }()
 		e.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: "mine\n"})
 		systest.Receive(t, closed)
-		if text, err := w.journal.Text(d.ID); err != nil || text != "mine\n" {
-			t.Fatalf("the journal has %q, %v", text, err)
-		}
+		w.journal.Keeps(d.ID, "mine\n")
 	}
 }
 
@@ -657,12 +525,12 @@ func TestStatusWhileConnecting(t *testing.T) {
 func TestLateFailureAnswersTheCLI(t *testing.T) {
 	t.Parallel()
 	_, c, e, path := newReview(t)
-	e.mu.Lock()
-	e.fail = errors.New("no window")
+	e.Mu.Lock()
+	e.Fail = errors.New("no window")
 	if err := c.openDiff(path, "new\n"); err != nil { // after openAck
 		t.Error(err)
 	}
-	e.mu.Unlock()
+	e.Mu.Unlock()
 	c.receives(rejected(path))
 }
 
@@ -670,7 +538,7 @@ func TestLateFailureAnswersTheCLI(t *testing.T) {
 func TestBothWriteAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	c, e := w.connect(), w.attach(true)
+	c, e := w.connect(), w.view()
 	big := strings.Repeat("x", 1<<18) + "\n"
 	path := w.file("f", big)
 	for range 5 {
@@ -681,7 +549,7 @@ func TestBothWriteAtOnce(t *testing.T) {
 		if _, err := e.Diffs(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		w.rejects(e, d)
+		e.Rejects(d)
 	}
 }
 
@@ -720,7 +588,7 @@ func TestModel(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, nil)
 			rng := rand.New(rand.NewPCG(seed, 1))
-			e := w.attach(true)
+			e := w.view()
 			type cliState struct {
 				*cli
 				open     map[string]editor.Diff // by path
@@ -738,7 +606,7 @@ func TestModel(t *testing.T) {
 				path := paths[rng.IntN(len(paths))]
 				d, open := c.open[path]
 				text := fmt.Sprintf("%d\n", step)
-				settle(t, e) // the editor's edits have been handled: the CLI uses another connection
+				e.Settle() // the editor's edits have been handled: the CLI uses another connection
 				switch op := rng.IntN(6); {
 				case op <= 1:
 					if err := c.openDiff(path, text); err != nil {
@@ -747,7 +615,7 @@ func TestModel(t *testing.T) {
 					if open {
 						states[d.ID] = journal.Superseded
 					}
-					d = systest.Receive(t, e.opened)
+					d = systest.Receive(t, e.Opened)
 					if d.Path != path || d.Proposed != text {
 						t.Fatalf("step %d: shown %+v", step, d)
 					}
@@ -771,7 +639,7 @@ func TestModel(t *testing.T) {
 					texts[d.ID], states[d.ID] = text, journal.Accepted
 					delete(c.open, path)
 				case op == 4:
-					w.rejects(e, d)
+					e.Rejects(d)
 					c.expected = append(c.expected, rejected(path))
 					states[d.ID] = journal.Rejected
 					delete(c.open, path)
@@ -810,9 +678,7 @@ func TestModel(t *testing.T) {
 			}
 			w.Close() // all is written
 			for id, want := range texts {
-				if got, err := w.journal.Text(id); err != nil || got != want {
-					t.Errorf("the journal has %q, %v; want %q", got, err, want)
-				}
+				w.journal.Keeps(id, want)
 				if entry, err := w.journal.Get(id); err != nil || entry.State != states[id] {
 					t.Errorf("the journal says %s, %v; want %s", entry.State, err, states[id])
 				}
@@ -826,7 +692,7 @@ func TestModel(t *testing.T) {
 func TestCloseBeforeOpenHasAnswered(t *testing.T) {
 	t.Parallel()
 	w, c, e, path := newReview(t)
-	e.mu.Lock() // the editor is busy
+	e.Mu.Lock() // the editor is busy
 	opened := make(chan error, 1)
 	go func() { opened <- c.openDiff(path, "new\n") }()
 	for w.Status().Diffs == nil || len(w.Status().Diffs) == 0 {
@@ -837,7 +703,7 @@ func TestCloseBeforeOpenHasAnswered(t *testing.T) {
 	if err := systest.Receive(t, opened); err != nil {
 		t.Errorf("openDiff = %v", err)
 	}
-	e.mu.Unlock()
+	e.Mu.Unlock()
 	if err := systest.Receive(t, closed); err != nil {
 		t.Errorf("closeDiff = %v", err)
 	}
@@ -863,14 +729,12 @@ func TestSetRootsTriesAgain(t *testing.T) {
 		if err := e.Update(editor.Snapshot{Roots: roots}); err != nil {
 			t.Fatal(err)
 		}
-		settle(t, e) // it has been handled
+		e.Settle() // it has been handled
 	}
 	update()
 	update()
-	e.reads(t, "discovery file")
-	if len(e.texts) > 0 {
-		t.Errorf("and again %q", <-e.texts)
-	}
+	e.Reads("discovery file")
+	e.ReadsNoMore()
 	if got := w.Roots(); !slices.Equal(got, []string{w.project}) {
 		t.Errorf("the roots are %v, which no CLI finds", got)
 	}
@@ -878,7 +742,7 @@ func TestSetRootsTriesAgain(t *testing.T) {
 		systest.Remove(t, path)
 	}
 	update()
-	if got := systest.Receive(t, e.envs); got.Env["GEMINI_CLI_IDE_WORKSPACE_PATH"] != roots[0] {
+	if got := systest.Receive(t, e.Envs); got.Env["GEMINI_CLI_IDE_WORKSPACE_PATH"] != roots[0] {
 		t.Errorf("the environment says %q", got.Env["GEMINI_CLI_IDE_WORKSPACE_PATH"])
 	}
 	if got := w.Roots(); !slices.Equal(got, roots) {

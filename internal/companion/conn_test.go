@@ -87,7 +87,7 @@ func TestClientThatDoesNotReadIsGivenUp(t *testing.T) {
 func TestSlowClientGetsWhatStillWaits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	c, e := w.connect(), w.attach(true)
+	c, e := w.connect(), w.view()
 	conn, _ := w.pipe()
 	in := bufio.NewReader(conn)
 	if _, err := in.ReadString('\n'); err != nil { // the answer to initialize
@@ -103,14 +103,9 @@ func TestSlowClientGetsWhatStillWaits(t *testing.T) {
 	}
 	var last editor.Diff
 	for range 5 {
-		last = systest.Receive(t, e.opened)
+		last = systest.Receive(t, e.Opened)
 	}
-	if err := e.Edit(last.ID, "edited\n"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := e.Diffs(t.Context()); err != nil { // the edit has arrived
-		t.Fatal(err)
-	}
+	e.Edits(last, "edited\n")
 	var opened []editor.Diff
 	for {
 		line, err := in.ReadString('\n')

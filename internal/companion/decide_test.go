@@ -22,38 +22,36 @@ import (
 func TestAcceptedButNotWritten(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	c, e, other := w.connect(), w.attach(true), w.attach(true)
+	c, e, other := w.connect(), w.view(), w.view()
 	path := w.file("f", "old\n")
 	d := w.propose(c, e, path, "new\n")
-	w.accepts(e, d, "mine\n")
-	for _, view := range []*plugin{e, other} {
-		if ch := systest.Receive(t, view.changed); ch.ID != d.ID || ch.State != editor.StateAccepted {
+	e.Accepts(d, "mine\n")
+	for _, view := range []*companion.View{e, other} {
+		if ch := systest.Receive(t, view.Changed); ch.ID != d.ID || ch.State != editor.StateAccepted {
 			t.Errorf("after the accept: %+v", ch)
 		}
 	}
 	_, err := other.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: "yours\n"})
 	systest.WantError(t, err, "accepted already")
 	systest.WantError(t, other.Reject(t.Context(), d.ID), "accepted already")
-	w.records(d, journal.Accepted, true)
-	for _, view := range []*plugin{e, other} {
-		w.wantClosed(view, d, editor.ReasonUnwritten)
-		if text := systest.Receive(t, view.texts); !strings.Contains(text, path) || !strings.Contains(text, "pollux journal restore "+d.ID) {
-			t.Errorf("the user reads %q", text)
-		}
+	w.journal.Records(d.ID, journal.Accepted, true)
+	for _, view := range []*companion.View{e, other} {
+		view.WantClosed(d, editor.ReasonUnwritten)
+		view.Reads(path, "pollux journal restore "+d.ID)
 	}
-	w.records(d, journal.Accepted, true)
-	w.keeps(d.ID, "mine\n")
+	w.journal.Records(d.ID, journal.Accepted, true)
+	w.journal.Keeps(d.ID, "mine\n")
 
 	// A suspended CLI that continues writes it after all.
 	w.file("f", "mine\n")
-	e.reads(t, "was written now")
-	w.records(d, journal.Accepted, false)
+	e.Reads("was written now")
+	w.journal.Records(d.ID, journal.Accepted, false)
 }
 
 func TestAcceptedAndWritten(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	c, e := w.connect(), w.attach(true)
+	c, e := w.connect(), w.view()
 	for _, tt := range []struct{ old, proposed, accepted, written string }{
 		{"old\n", "new\n", "mine\n", "mine\n"},
 		{"old\r\n", "new\n", "new\n", "new\r\n"},
@@ -63,17 +61,15 @@ func TestAcceptedAndWritten(t *testing.T) {
 		t.Logf("%+q", tt)
 		path := w.file("f", tt.old)
 		d := w.propose(c, e, path, tt.proposed)
-		w.accepts(e, d, tt.accepted)
+		e.Accepts(d, tt.accepted)
 		c.outcome()
 		if tt.written != tt.old {
 			w.file("f", tt.written)
 		}
-		w.wantClosed(e, d, editor.ReasonAccepted)
-		w.records(d, journal.Accepted, false)
+		e.WantClosed(d, editor.ReasonAccepted)
+		w.journal.Records(d.ID, journal.Accepted, false)
 	}
-	if len(e.texts) > 0 {
-		t.Errorf("the user reads %q", <-e.texts)
-	}
+	e.ReadsNoMore()
 }
 
 // The user accepts and immediately leaves the editor; the CLI writes meanwhile.
@@ -81,13 +77,13 @@ func TestAcceptAndLeave(t *testing.T) {
 	defer companion.SetClosing(companion.SetClosing(time.Minute)) // parallel tests run later
 	w, c, e, path := newReview(t)
 	d := w.propose(c, e, path, "new\n")
-	w.accepts(e, d, "new\n")
+	e.Accepts(d, "new\n")
 	go func() {
 		<-c.outcomes
 		os.WriteFile(path, []byte("new\n"), 0o644)
 	}()
 	w.Close()
-	w.records(d, journal.Accepted, false)
+	w.journal.Records(d.ID, journal.Accepted, false)
 }
 
 // openDiff failed for these files. The CLI then reported an internal bug and
@@ -95,7 +91,7 @@ func TestAcceptAndLeave(t *testing.T) {
 func TestWhatCannotBeDisplayedIsAnsweredInTheTerminal(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	c, e := w.connect(), w.attach(true)
+	c, e := w.connect(), w.view()
 	big := w.file("big", "")
 	if err := errors.Join(os.Truncate(big, 64<<20+1), os.Mkdir(filepath.Join(w.project, "dir"), 0o755)); err != nil {
 		t.Fatal(err)
@@ -127,25 +123,21 @@ func TestWhatCannotBeDisplayedIsAnsweredInTheTerminal(t *testing.T) {
 			if err := c.openDiff(path, tt.proposal); err != nil {
 				t.Fatal(err)
 			}
-			if text := systest.Receive(t, e.texts); !strings.Contains(text, tt.says) || !strings.Contains(text, path) || !strings.Contains(text, "in the terminal") {
-				t.Errorf("the user reads %q", text)
-			}
+			e.Reads(tt.says, path, "in the terminal")
 			diffs := w.Status().Diffs
 			if len(diffs) != 1 || !strings.Contains(diffs[0].Notice, tt.says) {
 				t.Fatalf("status has %+v", diffs)
 			}
-			late := w.attach(true)
-			if text := systest.Receive(t, late.texts); !strings.Contains(text, tt.says) {
-				t.Errorf("a view that comes later reads %q", text)
-			}
+			late := w.view()
+			late.Reads(tt.says)
 			late.Client.Close()
 			_, err := e.Accept(t.Context(), editor.DiffAccept{ID: diffs[0].ID, Content: "x"})
 			systest.WantError(t, err, "in the terminal")
 			c.closes(path, tt.closed)
 		})
 	}
-	if len(e.opened) > 0 {
-		t.Errorf("shown: %+v", <-e.opened)
+	if len(e.Opened) > 0 {
+		t.Errorf("shown: %+v", <-e.Opened)
 	}
 
 	// The change waits in the terminal. A view that leaves does not answer it,
@@ -172,12 +164,12 @@ func TestWhatCannotBeDisplayedIsAnsweredInTheTerminal(t *testing.T) {
 func TestJournalHasTheAcceptedText(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	c, e, other := w.connect(), w.attach(true), w.attach(true)
+	c, e, other := w.connect(), w.view(), w.view()
 	path := w.file("f", "old\n")
-	for round := range 40 {
+	for range 40 {
 		d := w.propose(c, e, path, "new\n")
 		var both sync.WaitGroup
-		both.Go(func() { w.accepts(e, d, "accepted\n") })
+		both.Go(func() { e.Accepts(d, "accepted\n") })
 		both.Go(func() {
 			for i := range 20 {
 				other.Edit(d.ID, fmt.Sprintln("edited", i))
@@ -186,9 +178,7 @@ func TestJournalHasTheAcceptedText(t *testing.T) {
 		})
 		both.Wait()
 		c.outcome()
-		if text, err := w.journal.Text(d.ID); err != nil || text != "accepted\n" {
-			t.Fatalf("round %d: the journal has %q, %v", round, text, err)
-		}
+		w.journal.Keeps(d.ID, "accepted\n")
 	}
 }
 
@@ -197,7 +187,7 @@ func TestJournalHasTheAcceptedText(t *testing.T) {
 func TestDecisionsStayInTheWorkspace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *ide.Config) { c.GoneTimeout = 1 })
-	e := w.attach(true)
+	e := w.view()
 	outside := filepath.Join(filepath.Dir(w.project), "outside")
 	systest.MakeDir(t, outside)
 	secret := filepath.Join(outside, "secret")
@@ -231,11 +221,11 @@ func TestDecisionsStayInTheWorkspace(t *testing.T) {
 				systest.WantError(t, err, "now leads to "+outside)
 			}
 			c.leave()
-			systest.Receive(t, e.changed)
+			systest.Receive(t, e.Changed)
 			_, err := e.Save(t.Context(), editor.DiffAccept{ID: d.ID, Content: "new\n"})
 			systest.WantError(t, err, "now leads to "+outside)
 			systest.WantFile(t, secret, "same\n")
-			w.rejects(e, d)
+			e.Rejects(d)
 		})
 	}
 }
@@ -245,14 +235,14 @@ func TestDecisionsStayInTheWorkspace(t *testing.T) {
 func TestSavedOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *ide.Config) { c.GoneTimeout = 1 })
-	views := []*plugin{w.attach(true), w.attach(true), w.attach(true), w.attach(true)}
+	views := []*companion.View{w.view(), w.view(), w.view(), w.view()}
 	path := w.file("f", "old\n")
 	for round := range 10 {
 		w.file("f", "old\n")
 		c := w.connect()
 		d := w.propose(c, views[0], path, "new\n")
 		c.leave()
-		systest.Receive(t, views[0].changed)
+		systest.Receive(t, views[0].Changed)
 		saved := make(chan string, len(views))
 		var all sync.WaitGroup
 		for i, e := range views {
@@ -280,10 +270,10 @@ func TestSavedOnce(t *testing.T) {
 func TestAViewThatHangsHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	c, hung, e := w.connect(), w.attach(true), w.attach(true)
+	c, hung, e := w.connect(), w.view(), w.view()
 	path := w.file("f", "old\n")
-	hung.mu.Lock()
-	defer hung.mu.Unlock()
+	hung.Mu.Lock()
+	defer hung.Mu.Unlock()
 
 	acks := make(chan error, 2)
 	acks <- nil // of the second; the first never comes
@@ -292,7 +282,7 @@ func TestAViewThatHangsHoldsUpNoOther(t *testing.T) {
 	}
 
 	d1 := w.propose(c, e, path, "new\n")
-	e.types(d1, "typed\n")
+	e.Types(d1, "typed\n")
 	c.closes(path, "typed\n") // what was typed in the second view
 }
 
@@ -304,13 +294,13 @@ func TestReattachKeepsTheDiff(t *testing.T) {
 	c := w.connect()
 	path := w.file("f", "old\n")
 	for round := range 30 {
-		old := w.attach(true)
+		old := w.view()
 		w.propose(c, old, path, "new\n")
-		again := make([]*plugin, 8)
+		again := make([]*companion.View, 8)
 		var all sync.WaitGroup
 		all.Go(func() { old.Client.Close(); <-old.Client.Done() })
 		for i := range again {
-			all.Go(func() { again[i] = w.attach(true) })
+			all.Go(func() { again[i] = w.view() })
 		}
 		all.Wait()
 		for _, e := range again {
@@ -318,7 +308,7 @@ func TestReattachKeepsTheDiff(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(e.opened) > 0 && len(diffs) == 0 {
+			if len(e.Opened) > 0 && len(diffs) == 0 {
 				t.Fatalf("round %d: the diff that the editor shows was rejected", round)
 			}
 		}

@@ -25,10 +25,8 @@ func TestHiddenChangeOutsideTheWorkspace(t *testing.T) {
 		if err := c.Propose(s, Proposal{Path: path, Text: "new\n", Hidden: true}); err != nil {
 			t.Fatal(err)
 		}
-		if text := systest.Receive(t, v.texts); !strings.Contains(text, "outside the workspace ("+c.dir+"): "+actual) {
-			t.Errorf("%s: the user reads %q", path, text)
-		}
-		if d := systest.Receive(t, v.opened); d.Path != path || d.Original != old || d.Text() != "new\n" {
+		v.Reads("outside the workspace (" + c.dir + "): " + actual)
+		if d := systest.Receive(t, v.Opened); d.Path != path || d.Original != old || d.Text() != "new\n" {
 			t.Errorf("the diff is %+v", d)
 		}
 		if _, err := c.Withdraw(s, path); err != nil {
@@ -40,12 +38,10 @@ func TestHiddenChangeOutsideTheWorkspace(t *testing.T) {
 	if err := c.Propose(s, Proposal{Path: link, Text: "new\n", Hidden: true}); err != nil {
 		t.Fatal(err)
 	}
-	systest.Receive(t, v.texts)
-	d := systest.Receive(t, v.opened)
+	v.Reads()
+	d := systest.Receive(t, v.Opened)
 	c.Disconnect(s)
-	if text := systest.Receive(t, v.texts); !strings.Contains(text, "pollux journal restore "+d.ID) {
-		t.Errorf("the user reads %q", text)
-	}
+	v.Reads("pollux journal restore " + d.ID)
 	if res, err := c.save(editor.DiffAccept{ID: d.ID, Content: "new\n"}); err == nil || !strings.Contains(err.Error(), outside+" is outside the workspace") {
 		t.Errorf("save: %+v, %v", res, err)
 	}
@@ -57,7 +53,5 @@ func TestHiddenChangeOutsideTheWorkspace(t *testing.T) {
 	if err := c.Propose(s, Proposal{Path: outside, Text: "new\n", Hidden: true}); err != nil {
 		t.Fatal(err)
 	}
-	if text := systest.Receive(t, v.texts); !strings.Contains(text, "not UTF-8") || !strings.Contains(text, "answer no") {
-		t.Errorf("the user reads %q", text)
-	}
+	v.Reads("not UTF-8", "answer no")
 }

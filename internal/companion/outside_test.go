@@ -22,7 +22,7 @@ import (
 type folder struct {
 	*bare
 	t       *testing.T
-	view    *view
+	view    *View
 	session *fakeSession
 }
 
@@ -129,26 +129,11 @@ func (p *folder) shows(name, original, proposed string) editor.Diff {
 	if err := p.view.Call(p.t.Context(), editor.MethodOutsideOpen, editor.FilePath{Path: p.path(name)}, nil); err != nil {
 		p.t.Fatal(err)
 	}
-	d := systest.Receive(p.t, p.view.opened)
+	d := systest.Receive(p.t, p.view.Opened)
 	if d.Original != original || d.Text() != proposed || d.State != editor.StateOutside || d.Path != p.path(name) {
 		p.t.Errorf("the view shows %+v", d)
 	}
 	return d
-}
-
-func (p *folder) save(d editor.Diff, text string) {
-	p.t.Helper()
-	res, err := p.view.Save(p.t.Context(), editor.DiffAccept{ID: d.ID, Content: text})
-	if err != nil || res.Status != editor.StatusAccepted {
-		p.t.Fatalf("save = %+v, %v", res, err)
-	}
-}
-
-func (p *folder) closed(d editor.Diff, reason string) {
-	p.t.Helper()
-	if cl := systest.Receive(p.t, p.view.closed); cl != (editor.DiffClose{ID: d.ID, Reason: reason}) {
-		p.t.Errorf("closed %+v, want the reason %s", cl, reason)
-	}
 }
 
 // temporaries are files that editors write while the user edits a.txt in a folder.
@@ -245,11 +230,9 @@ func TestOutsideAndProposals(t *testing.T) {
 		want []string
 	}{
 		{"accepted", func(p *folder, d editor.Diff) {
-			if _, err := p.view.Accept(p.t.Context(), editor.DiffAccept{ID: d.ID, Content: "two\n"}); err != nil {
-				p.t.Error(err)
-			}
+			p.view.Accepts(d, "two\n")
 			p.write("a.txt", "two\n")
-			p.closed(d, editor.ReasonAccepted)
+			p.view.WantClosed(d, editor.ReasonAccepted)
 		}, nil},
 		{"yes in the terminal", func(p *folder, d editor.Diff) {
 			if _, err := p.Withdraw(p.session, d.Path); err != nil {
@@ -263,9 +246,7 @@ func TestOutsideAndProposals(t *testing.T) {
 			}
 		}, nil},
 		{"rejected, and written nevertheless", func(p *folder, d editor.Diff) {
-			if err := p.view.Reject(p.t.Context(), d.ID); err != nil {
-				p.t.Error(err)
-			}
+			p.view.Rejects(d)
 			p.write("a.txt", "two\n")
 		}, []string{"changed a.txt"}},
 	} {
@@ -276,7 +257,7 @@ func TestOutsideAndProposals(t *testing.T) {
 				if err := p.Propose(p.session, Proposal{Path: p.path("a.txt"), Text: "two\n"}); err != nil {
 					t.Fatal(err)
 				}
-				tt.end(p, systest.Receive(t, p.view.opened))
+				tt.end(p, systest.Receive(t, p.view.Opened))
 				p.wait()
 				p.lists(tt.want...)
 			})
@@ -295,16 +276,16 @@ func TestOutsideIsTakenBack(t *testing.T) {
 		systest.Remove(t, p.path("gone.txt"))
 		p.wait()
 
-		p.save(p.shows("a.txt", "one\ntwo\nthree\n", "1\ntwo\n3\n"), "one\ntwo\n3\n")
+		p.view.Saves(p.shows("a.txt", "one\ntwo\nthree\n", "1\ntwo\n3\n"), "one\ntwo\n3\n")
 		p.holds("a.txt", "one\ntwo\n3\n")
 		d := p.shows("dirty.txt", "two\n", "three\n")
-		p.save(d, "two\n")
+		p.view.Saves(d, "two\n")
 		p.holds("dirty.txt", "two\n")
-		p.save(p.shows("new.txt", "", "new\n"), "")
+		p.view.Saves(p.shows("new.txt", "", "new\n"), "")
 		if _, err := os.Stat(p.path("new.txt")); err == nil {
 			t.Error("the new file is still there")
 		}
-		p.save(p.shows("gone.txt", "gone\n", ""), "gone\n")
+		p.view.Saves(p.shows("gone.txt", "gone\n", ""), "gone\n")
 		p.holds("gone.txt", "gone\n")
 		p.lists("changed b.txt")
 
@@ -325,8 +306,8 @@ func TestOutsideIsTakenBack(t *testing.T) {
 			t.Errorf("the journal has %q, want %q", kept, want)
 		}
 
-		for len(p.view.closed) > 0 {
-			<-p.view.closed
+		for len(p.view.Closed) > 0 {
+			<-p.view.Closed
 		}
 		d = p.shows("b.txt", "one\n", "two\n")
 		if _, err := p.view.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: "two\n"}); err == nil {
@@ -336,10 +317,8 @@ func TestOutsideIsTakenBack(t *testing.T) {
 		if res, err := p.view.Save(t.Context(), editor.DiffAccept{ID: d.ID, Content: "one\n"}); err != nil || res.Status != editor.StatusConflict {
 			t.Errorf("save = %+v, %v, want a conflict", res, err)
 		}
-		if err := p.view.Reject(t.Context(), d.ID); err != nil {
-			t.Error(err)
-		}
-		p.closed(d, editor.ReasonKept)
+		p.view.Rejects(d)
+		p.view.WantClosed(d, editor.ReasonKept)
 		p.holds("b.txt", "three\n")
 		p.lists()
 		p.wait()
@@ -356,7 +335,7 @@ func TestOutsideViewIsForOneClient(t *testing.T) {
 		p.write("a.txt", "two\n")
 		p.wait()
 		d := p.shows("a.txt", "one\ntwo\nthree\n", "two\n")
-		if list, err := other.Diffs(t.Context()); err != nil || len(list) > 0 || len(other.opened) > 0 {
+		if list, err := other.Diffs(t.Context()); err != nil || len(list) > 0 || len(other.Opened) > 0 {
 			t.Errorf("another client sees %+v, %v", list, err)
 		}
 		if st, err := other.Status(t.Context()); err != nil || len(st.Diffs) > 0 || len(st.Outside.Files) != 1 {
@@ -505,7 +484,7 @@ func TestOutsideKeepsLineEndings(t *testing.T) {
 		p.start()
 		p.write("a.txt", bom+"1\r\n2\r\n")
 		p.wait()
-		p.save(p.shows("a.txt", "one\ntwo\n", "1\n2\n"), "one\n2\n")
+		p.view.Saves(p.shows("a.txt", "one\ntwo\n", "1\n2\n"), "one\n2\n")
 		p.holds("a.txt", bom+"one\r\n2\r\n")
 	})
 }

@@ -12,7 +12,7 @@ import (
 
 func TestHunksOfADiff(t *testing.T) {
 	w := newWorld(t, nil)
-	c, e := w.connect(), w.attach(true)
+	c, e := w.connect(), w.view()
 	d := w.propose(c, e, w.file("f", "a\r\nb\r\nc\r\n"), "a\nX\nc\nd")
 	call := func(method string, params, result any) error {
 		return e.Call(t.Context(), method, params, result)
@@ -63,11 +63,11 @@ func TestFileChanged(t *testing.T) {
 	w, c, e, path := newReview(t)
 	changed := func(path string) {
 		t.Helper()
-		if got := systest.Receive(t, e.files); got.Path != path {
+		if got := systest.Receive(t, e.Files); got.Path != path {
 			t.Errorf("changed: %q, want %q", got.Path, path)
 		}
 	}
-	w.accepts(e, w.propose(c, e, path, "new\n"), "new\n")
+	e.Accepts(w.propose(c, e, path, "new\n"), "new\n")
 	w.file("f", "new\n")
 	changed(path)
 

@@ -20,16 +20,13 @@ func TestReadOnly(t *testing.T) {
 	if d.ReadOnly != "it ignores edits" {
 		t.Errorf("the view receives %q", d.ReadOnly)
 	}
-	if err := v.Edit(d.ID, "mine\n"); err != nil {
-		t.Fatal(err)
-	}
+	v.Edits(d, "mine\n")
 	var edit editor.DiffEdit
 	take := editor.DiffTake{DiffText: editor.DiffText{ID: d.ID, Content: "new\n"}, Line: 1, Take: editor.TakeOriginal}
 	err := v.Call(t.Context(), editor.MethodDiffHunk, take, &edit)
 	if err == nil || !strings.Contains(err.Error(), "it ignores edits") {
 		t.Errorf("a hunk: %+v, %v", edit, err)
 	}
-	// The edit came first, so it has been handled.
 	if list, err := v.Diffs(t.Context()); err != nil || len(list) != 1 || list[0].Content != nil {
 		t.Errorf("after an edit: %+v, %v", list, err)
 	}

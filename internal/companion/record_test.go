@@ -3,10 +3,10 @@ package companion_test
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
+	"pollux/internal/companion"
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
 	"pollux/internal/ide"
@@ -40,49 +40,34 @@ func (w *world) breakJournal() (repair func()) {
 func TestTextIsWrittenLater(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		next  func(w *world, c *cli, e *plugin, d editor.Diff)
+		next  func(w *world, c *cli, e *companion.View, d editor.Diff)
 		text  string
 		state journal.State
 	}{
-		"edit":   {func(w *world, _ *cli, e *plugin, d editor.Diff) { w.edits(e, d, "mine, and more\n") }, "mine, and more\n", journal.Open},
-		"accept": {func(w *world, _ *cli, e *plugin, d editor.Diff) { w.accepts(e, d, "mine\n") }, "mine\n", journal.Accepted},
-		"reject": {func(w *world, _ *cli, e *plugin, d editor.Diff) { w.rejects(e, d) }, "mine\n", journal.Rejected},
-		"close":  {func(_ *world, c *cli, _ *plugin, d editor.Diff) { c.closes(d.Path, "mine\n") }, "mine\n", journal.Closed},
+		"edit":   {func(w *world, _ *cli, e *companion.View, d editor.Diff) { e.Edits(d, "mine, and more\n") }, "mine, and more\n", journal.Open},
+		"accept": {func(w *world, _ *cli, e *companion.View, d editor.Diff) { e.Accepts(d, "mine\n") }, "mine\n", journal.Accepted},
+		"reject": {func(w *world, _ *cli, e *companion.View, d editor.Diff) { e.Rejects(d) }, "mine\n", journal.Rejected},
+		"close":  {func(_ *world, c *cli, _ *companion.View, d editor.Diff) { c.closes(d.Path, "mine\n") }, "mine\n", journal.Closed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, c, e, path := newReview(t)
 			d := w.propose(c, e, path, "new\n")
 			repair := w.breakJournal()
-			for _, text := range []string{"m\n", "mine\n"} {
-				if err := e.Edit(d.ID, text); err != nil {
-					t.Fatal(err)
-				}
-			}
-			settle(t, e)
-			text := systest.Receive(t, e.texts)
-			for _, part := range []string{path, "not kept", "not a directory", "check that ", "next edit"} {
-				if !strings.Contains(text, part) {
-					t.Errorf("the user read %q, without %q", text, part)
-				}
-			}
-			if len(e.texts) > 0 {
-				t.Errorf("and also %q", <-e.texts)
-			}
+			e.Edits(d, "m\n")
+			e.Edits(d, "mine\n")
+			e.Reads(path, "not kept", "not a directory", "check that ", "next edit")
+			e.ReadsNoMore()
 			repair()
 			tt.next(w, c, e, d)
-			settle(t, e)
-			w.keeps(d.ID, tt.text)
-			if entry, err := w.journal.Get(d.ID); err != nil || entry.State != tt.state {
-				t.Errorf("the entry is %+v, %v; want %s", entry, err, tt.state)
-			}
+			e.Settle()
+			w.journal.Keeps(d.ID, tt.text)
+			w.journal.Records(d.ID, tt.state, tt.state == journal.Accepted) // which no agent has written
 
 			// The next failure is reported again.
 			if tt.state == journal.Open {
 				repair = w.breakJournal()
-				if err := e.Edit(d.ID, "again\n"); err != nil {
-					t.Fatal(err)
-				}
-				e.reads(t, "not kept")
+				e.Edits(d, "again\n")
+				e.Reads("not kept")
 				repair()
 			}
 		})
@@ -92,13 +77,13 @@ func TestTextIsWrittenLater(t *testing.T) {
 // A proposal that could not be written gets its entry with the first edit.
 func TestEntryIsMadeLater(t *testing.T) {
 	w := newWorld(t, nil)
-	c, e := w.connect(), w.attach(true)
+	c, e := w.connect(), w.view()
 	path := w.file("f", "old\r\n")
 	repair := w.breakJournal()
 	d := w.propose(c, e, path, "new\n")
-	e.reads(t, "The proposal for "+path+" is not kept")
+	e.Reads("The proposal for " + path + " is not kept")
 	repair()
-	w.edits(e, d, "mine\n")
+	e.Edits(d, "mine\n")
 	wantEntry(t, w, d, "mine\n")
 }
 
@@ -106,7 +91,7 @@ func TestEntryIsMadeLater(t *testing.T) {
 // silently.
 func TestEntryIsMadeAgain(t *testing.T) {
 	w := newWorld(t, func(c *ide.Config) { c.GoneTimeout = 10 * time.Millisecond })
-	c, e := w.connect(), w.attach(true)
+	c, e := w.connect(), w.view()
 	path := w.file("f", "old\r\n")
 	d := w.propose(c, e, path, "new\n")
 	dir := filepath.Join(filepath.Dir(w.project), "journal")
@@ -114,30 +99,26 @@ func TestEntryIsMadeAgain(t *testing.T) {
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	w.edits(e, d, "mine\n")
+	e.Edits(d, "mine\n")
 	wantEntry(t, w, d, "mine\n")
 
 	// The same for a diff whose CLI has ended.
 	c.leave()
-	systest.Receive(t, e.changed)
-	systest.Receive(t, e.texts) // that it ended: the journal has the state
+	systest.Receive(t, e.Changed)
+	e.Reads() // that it ended: the journal has the state
 	w.journal.Wait()
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	w.edits(e, d, "mine, and more\n")
+	e.Edits(d, "mine, and more\n")
 	wantEntry(t, w, d, "mine, and more\n")
-	if entry, err := w.journal.Get(d.ID); err != nil || entry.State != journal.Orphaned {
-		t.Errorf("the entry is %+v, %v", entry, err)
-	}
-	if len(e.texts) > 0 {
-		t.Errorf("the user read %q", <-e.texts)
-	}
+	w.journal.Records(d.ID, journal.Orphaned, false)
+	e.ReadsNoMore()
 }
 
 func wantEntry(t *testing.T, w *world, d editor.Diff, text string) {
 	t.Helper()
-	w.keeps(d.ID, text)
+	w.journal.Keeps(d.ID, text)
 	if got, err := w.journal.Proposal(d.ID); err != nil || got != d.Proposed {
 		t.Errorf("the journal has the proposal %q, %v", got, err)
 	}
@@ -151,7 +132,7 @@ func wantEntry(t *testing.T, w *world, d editor.Diff, text string) {
 func TestRestoreFollowsTheAgentsRules(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *ide.Config) { c.GoneTimeout = 10 * time.Millisecond })
-	e := w.attach(true)
+	e := w.view()
 	for _, tt := range []struct{ old, proposed, saved, want string }{
 		{"old\n", "new\n", "mine\n", "mine\n"},
 		{"old\r\n", "new\n", "mine\n", "mine\r\n"},
@@ -165,20 +146,15 @@ func TestRestoreFollowsTheAgentsRules(t *testing.T) {
 		c, path := w.connect(), w.file("f", tt.old)
 		d := w.propose(c, e, path, tt.proposed)
 		c.leave()
-		systest.Receive(t, e.changed)
-		res, err := e.Save(t.Context(), editor.DiffAccept{ID: d.ID, Content: tt.saved})
-		if err != nil || res.Status != editor.StatusAccepted {
-			t.Fatalf("save = %+v, %v", res, err)
-		}
-		systest.Receive(t, e.closed)
+		systest.Receive(t, e.Changed)
+		e.Saves(d, tt.saved)
+		systest.Receive(t, e.Closed)
 		restored := filepath.Join(w.project, "restored")
 		if _, err := w.journal.Restore(d.ID, restored); err != nil {
 			t.Fatal(err)
 		}
 		for _, file := range []string{path, restored} {
-			if got, err := os.ReadFile(file); err != nil || string(got) != tt.want {
-				t.Errorf("%q over %q: %s holds %q, %v; want %q", tt.saved, tt.old, filepath.Base(file), got, err, tt.want)
-			}
+			systest.WantFile(t, file, tt.want)
 		}
 	}
 }

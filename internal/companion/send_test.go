@@ -335,9 +335,7 @@ func TestSendWhileADiffIsOpen(t *testing.T) {
 		PromptParams: editor.PromptParams{Path: path, Question: "why"}, Terminals: []editor.Terminal{{PID: 1, Agent: "fake"}},
 	}
 	systest.WantError(t, v.Call(t.Context(), editor.MethodSend, p, nil), "Fake waits for your answer about a.txt")
-	if err := v.Reject(t.Context(), d.ID); err != nil {
-		t.Fatal(err)
-	}
+	v.Rejects(d)
 	var res editor.SendResult
 	if err := v.Call(t.Context(), editor.MethodSend, p, &res); err != nil || res.Status != editor.SendTerminal {
 		t.Errorf("%+v, %v", res, err)
@@ -411,6 +409,6 @@ func TestChanged(t *testing.T) {
 // The review page cannot type into terminals.
 func TestPageSendsNothing(t *testing.T) {
 	c := newBare(t)
-	page := serve(t, c.AttachPage, editor.InitializeParams{}, editor.Handler{})
+	page, _ := attachClient(t, c.AttachPage, editor.InitializeParams{}, editor.Handler{})
 	systest.WantError(t, page.Call(t.Context(), editor.MethodSend, editor.SendParams{}, nil), "the review page")
 }

@@ -2,7 +2,6 @@ package companion
 
 import (
 	"errors"
-	"io"
 	"net"
 	"path/filepath"
 	"slices"
@@ -155,7 +154,7 @@ func (s *fakeSession) Resolve(p Proposal, o Outcome, done func(error)) {
 type bare struct {
 	*Companion
 	dir     string
-	journal *journal.Journal
+	journal Journal
 }
 
 func newBare(t *testing.T) *bare {
@@ -174,7 +173,7 @@ func newBareWith(t *testing.T, h Host) *bare {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Stop(); c.Wait() })
-	return &bare{c, dir, j}
+	return &bare{c, dir, Journal{j, t}}
 }
 
 // connect connects a session and receives its first announcement.
@@ -187,43 +186,16 @@ func (b *bare) connect(t *testing.T, s *fakeSession) *fakeSession {
 }
 
 // propose proposes a change, and returns it as a view shows it.
-func (b *bare) propose(t *testing.T, s Session, v *view, p Proposal) editor.Diff {
+func (b *bare) propose(t *testing.T, s Session, v *View, p Proposal) editor.Diff {
 	t.Helper()
 	if err := b.Propose(s, p); err != nil {
 		t.Fatal(err)
 	}
-	return systest.Receive(t, v.opened)
-}
-
-func (v *view) accepts(t *testing.T, d editor.Diff, text string) {
-	t.Helper()
-	res, err := v.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: text})
-	if err != nil || res.Status != editor.StatusAccepted {
-		t.Fatalf("accept of %q = %+v, %v", text, res, err)
-	}
-}
-
-// edits returns when the companion has the edit.
-func (v *view) edits(t *testing.T, d editor.Diff, text string) {
-	t.Helper()
-	if err := v.Edit(d.ID, text); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := v.Status(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// keeps checks the text that the journal has.
-func (b *bare) keeps(t *testing.T, id, want string) {
-	t.Helper()
-	if text, err := b.journal.Text(id); err != nil || text != want {
-		t.Errorf("the journal has %q, %v; want %q", text, err, want)
-	}
+	return systest.Receive(t, v.Opened)
 }
 
 // newReview returns a companion with a view and an agent.
-func newReview(t *testing.T) (*bare, *view, *fakeSession) {
+func newReview(t *testing.T) (*bare, *View, *fakeSession) {
 	t.Helper()
 	b := newBare(t)
 	return b, b.view(t), b.connect(t, newFakeSession())
@@ -251,49 +223,14 @@ func TestLimits(t *testing.T) {
 // attach attaches a client.
 func (b *bare) attach(t *testing.T, p editor.InitializeParams, h editor.Handler) *editor.Client {
 	t.Helper()
-	return serve(t, b.Attach, p, h)
-}
-
-func serve(t *testing.T, attach func(io.ReadWriteCloser), p editor.InitializeParams, h editor.Handler) *editor.Client {
-	t.Helper()
-	mine, theirs := net.Pipe()
-	go attach(theirs)
-	c := editor.NewClient(mine, h)
-	t.Cleanup(func() { c.Close() })
-	if _, err := c.Initialize(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Status(t.Context()); err != nil { // now it is attached
-		t.Fatal(err)
-	}
+	c, _ := attachClient(t, b.Attach, p, h)
 	return c
 }
 
-// A view is a client that shows diffs.
-type view struct {
-	*editor.Client
-	opened chan editor.Diff
-	closed chan editor.DiffClose
-	texts  chan string
-	all    chan editor.Message
-}
-
-func (b *bare) view(t *testing.T) *view {
+// view attaches a view.
+func (b *bare) view(t *testing.T) *View {
 	t.Helper()
-	return b.viewOf(t, b.Attach)
-}
-
-func (b *bare) viewOf(t *testing.T, attach func(io.ReadWriteCloser)) *view {
-	t.Helper()
-	v := &view{
-		opened: make(chan editor.Diff, 100), closed: make(chan editor.DiffClose, 100), texts: make(chan string, 100), all: make(chan editor.Message, 100),
-	}
-	v.Client = serve(t, attach, editor.InitializeParams{Diff: true}, editor.Handler{
-		DiffOpen:  func(d editor.Diff) error { v.opened <- d; return nil },
-		DiffClose: func(d editor.DiffClose) *string { v.closed <- d; return nil },
-		Message:   func(m editor.Message) { v.texts <- m.Text; v.all <- m },
-	})
-	return v
+	return NewView(t, b.Attach)
 }
 
 // The user accepts an edited text, but the file has changed on disk. The text that the
@@ -306,7 +243,7 @@ func TestConflictKeepsTheText(t *testing.T) {
 	path := filepath.Join(c.dir, "f")
 	systest.WriteFile(t, path, "old\n")
 	d := c.propose(t, s, v, Proposal{Path: path, Text: "new\n"})
-	systest.Receive(t, other.opened)
+	systest.Receive(t, other.Opened)
 	systest.WriteFile(t, path, "theirs\n")
 	if res, err := v.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: "mine\n"}); err != nil || res.Status != editor.StatusConflict {
 		t.Fatalf("%+v, %v", res, err)
@@ -318,7 +255,7 @@ func TestConflictKeepsTheText(t *testing.T) {
 	if text, err := c.Withdraw(s, path); err != nil || text != "mine\n" {
 		t.Errorf("the agent receives %q, %v", text, err)
 	}
-	c.keeps(t, d.ID, "mine\n")
+	c.journal.Keeps(d.ID, "mine\n")
 }
 
 // The core has no agent's rules. An agent without rules receives every text
@@ -350,14 +287,12 @@ func TestAgentWithoutRules(t *testing.T) {
 		if d.Original != "\uFEFFold\r\n" || d.Agent != "Fake" || d.Client != "Fake 1" {
 			t.Errorf("shown: %+v", d)
 		}
-		e.accepts(t, d, accepted)
+		e.Accepts(d, accepted)
 		if got := systest.Receive(t, s.outcomes); got.Outcome != (Outcome{Accepted: true, Text: accepted}) {
 			t.Errorf("the agent received %+v, want %q", got, accepted)
 		}
 		systest.WriteFile(t, path, accepted)
-		if got := systest.Receive(t, e.closed); got.Reason != editor.ReasonAccepted {
-			t.Errorf("closed: %+v", got)
-		}
+		e.WantClosed(d, editor.ReasonAccepted)
 		copied := filepath.Join(c.dir, "copy")
 		if _, err := c.journal.Restore(d.ID, copied); err != nil {
 			t.Fatal(err)
@@ -470,8 +405,8 @@ func TestAgentWithoutName(t *testing.T) {
 		t.Errorf("the save failed with %v", err)
 	}
 	c.Disconnect(s)
-	if text := systest.Receive(t, e.texts); !strings.HasPrefix(text, "the agent, which proposed the change to ") {
-		t.Errorf("the user read %q", text)
+	if m := e.Reads(); !strings.HasPrefix(m.Text, "the agent, which proposed the change to ") {
+		t.Errorf("the user reads %q", m.Text)
 	}
 }
 
@@ -498,13 +433,11 @@ func TestEveryProposalIsResolved(t *testing.T) {
 	// Superseded, whether it was shown or not, and before the next outcome for
 	// the file.
 	first := propose(file, "1\n")
-	systest.Receive(t, e.opened)
+	systest.Receive(t, e.Opened)
 	second := propose(file, "2\n")
 	wants(first, Outcome{Superseded: true})
-	d := systest.Receive(t, e.opened)
-	if err := e.Reject(t.Context(), d.ID); err != nil {
-		t.Fatal(err)
-	}
+	d := systest.Receive(t, e.Opened)
+	e.Rejects(d)
 	wants(second, Outcome{})
 	first = propose(outside, "1\n")
 	propose(outside, "2\n")
@@ -522,15 +455,13 @@ func TestEveryProposalIsResolved(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	d = systest.Receive(t, e.opened)
+	d = systest.Receive(t, e.Opened)
 	c.Disconnect(gone)
-	if err := e.Reject(t.Context(), d.ID); err != nil {
-		t.Fatal(err)
-	}
+	e.Rejects(d)
 
 	// The end of the companion.
 	shown := propose(file, "4\n")
-	systest.Receive(t, e.opened)
+	systest.Receive(t, e.Opened)
 	hidden := propose(outside, "4\n")
 	c.Stop()
 	wants(shown, Outcome{})

@@ -17,7 +17,7 @@ import (
 // A settling is a companion with a view, and an agent that writes nothing.
 type settling struct {
 	*bare
-	view *view
+	view *View
 	s    *fakeSession
 }
 
@@ -30,7 +30,7 @@ func newSettling(t *testing.T) *settling {
 func (c *settling) accept(t *testing.T, name, proposed, accepted string) string {
 	t.Helper()
 	path := filepath.Join(c.dir, name)
-	c.view.accepts(t, c.propose(t, c.s, c.view, Proposal{Path: path, Text: proposed}), accepted)
+	c.view.Accepts(c.propose(t, c.s, c.view, Proposal{Path: path, Text: proposed}), accepted)
 	<-c.s.outcomes
 	return path
 }
@@ -38,18 +38,11 @@ func (c *settling) accept(t *testing.T, name, proposed, accepted string) string 
 // wantClosed reads why the view closes the next diff, and the message to the user.
 func (c *settling) wantClosed(t *testing.T, reason, says string) {
 	t.Helper()
-	if d := <-c.view.closed; d.Reason != reason {
+	if d := <-c.view.Closed; d.Reason != reason {
 		t.Errorf("closed: %+v; want %s", d, reason)
 	}
 	if says != "" {
-		c.wantSays(t, says)
-	}
-}
-
-func (c *settling) wantSays(t *testing.T, says string) {
-	t.Helper()
-	if text := <-c.view.texts; !strings.Contains(text, says) {
-		t.Errorf("the user reads %q; want %q", text, says)
+		c.view.Reads(says)
 	}
 }
 
@@ -86,10 +79,9 @@ func TestUnwrittenChangesCostLittle(t *testing.T) {
 func (c *settling) settle() {
 	time.Sleep(2 * writtenTimeout)
 	synctest.Wait()
-	for len(c.view.closed)+len(c.view.texts) > 0 {
-		<-c.view.closed
-		<-c.view.texts
-		<-c.view.all
+	for len(c.view.Closed)+len(c.view.Messages) > 0 {
+		<-c.view.Closed
+		<-c.view.Messages
 	}
 }
 
@@ -120,14 +112,12 @@ func TestLateWrites(t *testing.T) {
 		systest.WriteFile(t, newest, "another")
 		time.Sleep(2 * lookInterval)
 		systest.WriteFile(t, newest, "mine")
-		c.wantSays(t, newest+" was written now")
+		c.view.Reads(newest + " was written now")
 		time.Sleep(lateWrittenTimeout)
 		systest.WriteFile(t, paths[1], "mine")
 		time.Sleep(2 * lookInterval)
 		synctest.Wait()
-		if len(c.view.texts) > 0 {
-			t.Errorf("the user also reads %q", <-c.view.texts)
-		}
+		c.view.ReadsNoMore()
 		entries, err := c.journal.List()
 		if err != nil || len(entries) != maxUnwritten+1 {
 			t.Fatalf("the journal has %d entries, %v", len(entries), err)
@@ -169,7 +159,7 @@ func TestHungFileDelaysNoOther(t *testing.T) {
 		}
 		systest.WriteFile(t, hung, "mine")
 		close(answers)
-		c.wantSays(t, hung+" was written now")
+		c.view.Reads(hung + " was written now")
 	})
 }
 
@@ -203,15 +193,15 @@ func TestUndeliveredTextsAreBounded(t *testing.T) {
 		large := strings.Repeat("x", c.maxAccepted/2)
 		c.accept(t, "a", large, "mine")
 		time.Sleep(lateWrittenTimeout + time.Millisecond)
-		if len(c.view.closed) > 0 {
-			t.Fatalf("closed: %+v", <-c.view.closed)
+		if len(c.view.Closed) > 0 {
+			t.Fatalf("closed: %+v", <-c.view.Closed)
 		}
 		path := c.accept(t, "b", large, "mine")
 		for i := range 12 { // others give it no more time
 			c.accept(t, fmt.Sprint(i), "new", "mine")
 			time.Sleep(lookSoonInterval / 3)
 		}
-		if len(c.view.closed) == 0 {
+		if len(c.view.Closed) == 0 {
 			t.Fatal("the oldest change still waits")
 		}
 		c.wantClosed(t, editor.ReasonUnwritten, filepath.Join(c.dir, "a")+" does not hold the text")

@@ -2,7 +2,6 @@ package companion
 
 import (
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"pollux/internal/companion/journal"
@@ -11,35 +10,31 @@ import (
 )
 
 // A lost is an accepted change whose agent ended before it wrote the file.
-func (b *bare) lost(t *testing.T, v *view, s *fakeSession, path, text string) editor.Diff {
+func (b *bare) lost(t *testing.T, v *View, s *fakeSession, path, text string) editor.Diff {
 	t.Helper()
 	d := b.propose(t, s, v, Proposal{Path: path, Text: "new\n"})
-	v.accepts(t, d, text)
-	if cl := systest.Receive(t, v.closed); cl != (editor.DiffClose{ID: d.ID, Reason: editor.ReasonUnwritten}) {
-		t.Errorf("closed %+v", cl)
-	}
-	if m := systest.Receive(t, v.all); m.Diff != d.ID || !m.Unwritten || m.Level != "warning" {
+	v.Accepts(d, text)
+	v.WantClosed(d, editor.ReasonUnwritten)
+	if m := v.Reads(); m.Diff != d.ID || !m.Unwritten || m.Level != "warning" {
 		t.Errorf("the message is %+v", m)
 	}
 	return d
 }
 
 // settled checks that the warning about a diff is withdrawn, once, and what the journal has.
-func (b *bare) settled(t *testing.T, v *view, d editor.Diff, says string) {
+func (b *bare) settled(t *testing.T, v *View, d editor.Diff, says string) {
 	t.Helper()
-	if cl := systest.Receive(t, v.closed); cl.ID != d.ID {
+	if cl := systest.Receive(t, v.Closed); cl.ID != d.ID {
 		t.Errorf("closed %+v, want %s", cl, d.ID)
 	}
-	if m := systest.Receive(t, v.all); m.Level != "info" || !strings.Contains(m.Text, says) {
-		t.Errorf("the message is %+v, want %q", m, says)
+	if m := v.Reads(says); m.Level != "info" {
+		t.Errorf("the message is %+v", m)
 	}
-	if e, err := b.journal.Get(d.ID); err != nil || e.State != journal.Accepted || e.Unwritten {
-		t.Errorf("the journal has %+v, %v", e, err)
-	}
+	b.journal.Records(d.ID, journal.Accepted, false)
 	if _, err := v.Save(t.Context(), editor.DiffAccept{ID: d.ID}); err == nil {
 		t.Error("it can be written again")
 	}
-	if len(v.closed) > 0 || len(v.all) > 0 {
+	if len(v.Closed) > 0 || len(v.Messages) > 0 {
 		t.Error("the view received more")
 	}
 }
@@ -73,7 +68,7 @@ func TestSaveUnwritten(t *testing.T) {
 		if err != nil || all[0].State != journal.Replaced {
 			t.Fatalf("the journal has %+v, %v", all, err)
 		}
-		c.keeps(t, all[0].ID, "old\n")
+		c.journal.Keeps(all[0].ID, "old\n")
 	})
 	t.Run("not over a newer change", func(t *testing.T) {
 		systest.WriteFile(t, path, "old\n")
@@ -102,9 +97,9 @@ func TestSaveUnwritten(t *testing.T) {
 		d := c.lost(t, v, s, path, "mine\n")
 		s.undelivered = false
 		d2 := c.propose(t, s, v, Proposal{Path: path, Text: "newer\n"})
-		v.accepts(t, d2, "newer\n")
+		v.Accepts(d2, "newer\n")
 		systest.WriteFile(t, path, "newer\n")
-		closed := []string{systest.Receive(t, v.closed).ID, systest.Receive(t, v.closed).ID}
+		closed := []string{systest.Receive(t, v.Closed).ID, systest.Receive(t, v.Closed).ID}
 		if closed[0] != d.ID || closed[1] != d2.ID {
 			t.Errorf("closed %q, want %q and %q", closed, d.ID, d2.ID)
 		}
@@ -122,13 +117,11 @@ func TestPageLoadedAgain(t *testing.T) {
 	s.undelivered = true
 	c.connect(t, s)
 	d := c.lost(t, v, s, filepath.Join(c.dir, "f"), "mine\n")
-	page := c.viewOf(t, c.AttachPage)
-	if m := systest.Receive(t, page.all); m.Diff != d.ID || !m.Unwritten {
+	page := NewView(t, c.AttachPage)
+	if m := page.Reads(); m.Diff != d.ID || !m.Unwritten {
 		t.Errorf("the page reads %+v", m)
 	}
-	if other := c.view(t); len(other.all) > 0 {
-		t.Errorf("another view reads %+v", <-other.all)
-	}
+	c.view(t).ReadsNoMore()
 }
 
 // The warning that a change cannot be displayed stayed after the user had answered in the
@@ -139,14 +132,14 @@ func TestNoticeIsWithdrawn(t *testing.T) {
 	if err := c.Propose(s, Proposal{Path: path, Binary: "it is binary"}); err != nil {
 		t.Fatal(err)
 	}
-	m := systest.Receive(t, v.all)
+	m := v.Reads()
 	if m.Diff == "" || m.Unwritten {
 		t.Errorf("the message is %+v", m)
 	}
 	if _, err := c.Withdraw(s, path); err != nil {
 		t.Fatal(err)
 	}
-	if cl := systest.Receive(t, v.closed); cl.ID != m.Diff {
+	if cl := systest.Receive(t, v.Closed); cl.ID != m.Diff {
 		t.Errorf("closed %+v, want %s", cl, m.Diff)
 	}
 }
