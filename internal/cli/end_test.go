@@ -21,7 +21,6 @@ import (
 
 	"pollux/internal/editor"
 	"pollux/internal/ide/geminiide/client"
-	"pollux/internal/sys/disk"
 	"pollux/internal/sys/systest"
 )
 
@@ -33,14 +32,9 @@ func newPlace(t *testing.T) place {
 	t.Helper()
 	tmp := t.TempDir()
 	project := systest.Dir(t)
-	run, err := disk.ShortTempDir("px")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(run) })
 	systest.SetTemp(t, tmp)
 	systest.SetHome(t, t.TempDir())
-	t.Setenv("POLLUX_RUNTIME_DIR", run)
+	t.Setenv("POLLUX_RUNTIME_DIR", systest.ShortDir(t))
 	t.Setenv("POLLUX_STATE_DIR", t.TempDir())
 	t.Setenv(editor.EnvSocket, "")
 	return place{project, filepath.Join(tmp, "gemini", "ide", "*.json")}

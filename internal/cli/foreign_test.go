@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"pollux/internal/editor"
-	"pollux/internal/sys/disk"
 	"pollux/internal/sys/sock"
 	"pollux/internal/sys/systest"
 )
@@ -71,12 +70,7 @@ func quiet(t *testing.T) {
 	t.Helper()
 	systest.SetHome(t, t.TempDir())
 	systest.SetTemp(t, t.TempDir())
-	run, err := disk.ShortTempDir("px")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(run) })
-	t.Setenv("POLLUX_RUNTIME_DIR", run)
+	t.Setenv("POLLUX_RUNTIME_DIR", systest.ShortDir(t))
 	t.Setenv(editor.EnvSocket, "")
 }
 
@@ -125,11 +119,7 @@ func TestForeignSocketsAreRefused(t *testing.T) {
 // The agent gets only the variables that companions set.
 func TestAttachTakesOnlyACompanionsVariables(t *testing.T) {
 	quiet(t)
-	dir, err := disk.ShortTempDir("px")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
+	dir := systest.ShortDir(t)
 	t.Setenv(editor.EnvSocket, newStranger(t, dir).path)
 	out, err := os.Create(filepath.Join(dir, "out"))
 	if err != nil {

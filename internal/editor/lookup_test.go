@@ -47,11 +47,7 @@ func listen(t *testing.T, port int, status *Status) string {
 // The most specific workspace wins, then a companion with a connected agent, then
 // the newest. A companion that is stopped is listed as such and never chosen.
 func TestFind(t *testing.T) {
-	run, err := os.MkdirTemp("", "px") // short, for a socket's path
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(run)
+	run := systest.ShortDir(t)
 	t.Setenv("POLLUX_RUNTIME_DIR", run)
 	t.Setenv(EnvSocket, "")
 	dir := systest.Dir(t)

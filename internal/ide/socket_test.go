@@ -14,7 +14,6 @@ import (
 
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
-	"pollux/internal/sys/disk"
 	"pollux/internal/sys/sock"
 	"pollux/internal/sys/systest"
 )
@@ -23,12 +22,7 @@ import (
 func newConfig(t *testing.T) Config {
 	t.Helper()
 	root := systest.Dir(t)
-	sockets, err := disk.ShortTempDir("px")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(sockets) })
-	t.Setenv("POLLUX_RUNTIME_DIR", sockets)
+	t.Setenv("POLLUX_RUNTIME_DIR", systest.ShortDir(t))
 	for name, set := range map[string]func(testing.TB, string){"TMPD": systest.SetTemp, "HOME": systest.SetHome} {
 		dir := filepath.Join(root, name)
 		systest.MakeDir(t, dir)

@@ -179,21 +179,10 @@ func TestRelayWithoutPairs(t *testing.T) {
 	<-done
 }
 
-// shortDir returns a temporary directory with a path short enough for sockets.
-func shortDir(t *testing.T) string {
-	t.Helper()
-	dir, err := disk.ShortTempDir("px")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	return dir
-}
-
 // A listener serves several agents at the same time, refuses other clients, and
 // leaves nothing behind.
 func TestListener(t *testing.T) {
-	dir := shortDir(t)
+	dir := systest.ShortDir(t)
 	t.Setenv("POLLUX_RUNTIME_DIR", filepath.Join(dir, "run"))
 	companion, err := sock.Listen(filepath.Join(dir, "companion.sock"))
 	if err != nil {
@@ -321,7 +310,7 @@ func TestListenerNoticesThatTheCompanionIsGone(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := shortDir(t)
+			dir := systest.ShortDir(t)
 			t.Setenv("POLLUX_RUNTIME_DIR", filepath.Join(dir, "run"))
 			companion, err := sock.Listen(filepath.Join(dir, "companion.sock"))
 			if err != nil {
@@ -353,7 +342,7 @@ func TestListenerNoticesALostConnection(t *testing.T) {
 		read int // bytes
 	}{"idle": {"", 0}, "reset": {"{}\n", 1}, "in a request": {call, len(call)}} {
 		t.Run(name, func(t *testing.T) {
-			dir := shortDir(t)
+			dir := systest.ShortDir(t)
 			t.Setenv("POLLUX_RUNTIME_DIR", filepath.Join(dir, "run"))
 			companion, err := sock.Listen(filepath.Join(dir, "companion.sock"))
 			if err != nil {

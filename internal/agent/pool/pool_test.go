@@ -27,7 +27,6 @@ import (
 	"pollux/internal/agent/gemini/fakecli"
 	"pollux/internal/agent/queue"
 	"pollux/internal/agent/shared"
-	"pollux/internal/sys/disk"
 	"pollux/internal/sys/proc"
 	"pollux/internal/sys/sock"
 	"pollux/internal/sys/systest"
@@ -96,11 +95,7 @@ func (d double) sit(t *testing.T, kind, version string, change func(*agent.Optio
 // source.
 func share(t *testing.T, row *agent.Agent, from agent.Source, r *queue.Runner) agent.Runner {
 	t.Helper()
-	dir, err := disk.ShortTempDir("px")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := systest.ShortDir(t)
 	path := filepath.Join(dir, "s")
 	l, err := shared.Listen(t.Context(), path)
 	if err != nil {

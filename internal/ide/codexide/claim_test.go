@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -38,14 +37,10 @@ func listenAt(t *testing.T, path string) *program {
 	}
 	l.SetUnlinkOnClose(false)
 	p := &program{t, path, rand.Text(), l}
-	var serving sync.WaitGroup
-	serving.Go(func() {
-		sock.Accept(l, func(conn net.Conn) {
-			conn.Write([]byte(p.name))
-			conn.Close()
-		})
+	systest.Serve(t, l, func(conn net.Conn) {
+		conn.Write([]byte(p.name))
+		conn.Close()
 	})
-	t.Cleanup(func() { l.Close(); serving.Wait() })
 	return p
 }
 

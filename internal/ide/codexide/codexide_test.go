@@ -62,11 +62,7 @@ type machine struct {
 
 func newMachine(t *testing.T) *machine {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "px") // short, for a socket's path
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := systest.ShortDir(t)
 	t.Setenv("CODEX_HOME", dir) // somebody uses Codex CLI
 	socket := filepath.Join(dir, "codex-ipc", "ipc.sock")
 	if sock.IsPipe(Socket()) {
@@ -105,22 +101,13 @@ func (m *machine) start(b *backend, name string) *Server {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	var serving sync.WaitGroup
-	serving.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			serving.Go(func() {
-				line := make([]byte, len(s.Preamble()))
-				if _, err := conn.Read(line); err != nil || string(line) != s.Preamble() {
-					conn.Close()
-					return
-				}
-				s.ServeConn(struct{ net.Conn }{conn})
-			})
+	systest.Serve(m.t, l, func(conn net.Conn) {
+		line := make([]byte, len(s.Preamble()))
+		if _, err := conn.Read(line); err != nil || string(line) != s.Preamble() {
+			conn.Close()
+			return
 		}
+		s.ServeConn(struct{ net.Conn }{conn})
 	})
 	m.mu.Lock()
 	m.siblings = append(m.siblings, own)
@@ -129,11 +116,7 @@ func (m *machine) start(b *backend, name string) *Server {
 	if err := s.Publish(nil, nil); err != nil {
 		m.t.Fatal(err)
 	}
-	m.t.Cleanup(func() {
-		s.Close(m.t.Context())
-		l.Close()
-		serving.Wait()
-	})
+	m.t.Cleanup(func() { s.Close(m.t.Context()) })
 	return s
 }
 

@@ -11,7 +11,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -61,12 +60,7 @@ type fixture struct {
 
 func config(t *testing.T, b *backend) Config {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "px") // paths of sockets are short
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	t.Setenv("POLLUX_RUNTIME_DIR", dir)
+	t.Setenv("POLLUX_RUNTIME_DIR", systest.ShortDir(t))
 	return Config{
 		Companion: attach.Companion{
 			Backend: b, Log: slog.New(slog.DiscardHandler), Version: "test", Editor: editor.Info{Name: "test", DisplayName: "Test"},

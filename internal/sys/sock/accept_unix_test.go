@@ -15,11 +15,7 @@ import (
 )
 
 func TestListenPrivate(t *testing.T) {
-	dir, err := os.MkdirTemp("", "px") // paths of sockets are short
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
+	dir := systest.ShortDir(t)
 	t.Setenv("POLLUX_RUNTIME_DIR", dir)
 	left := filepath.Join(dir, "test-1-LEFT.sock")
 	killed, err := net.ListenUnix("unix", &net.UnixAddr{Name: left, Net: "unix"})

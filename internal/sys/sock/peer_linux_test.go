@@ -31,11 +31,7 @@ func listenAs(t *testing.T, path string, uid int) net.Listener {
 // The listening process counts, not the owner of the socket file.
 func TestTrustedPeer(t *testing.T) {
 	systest.NeedRoot(t)
-	dir, err := os.MkdirTemp("", "px") // which the other user can reach
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
+	dir := systest.ShortDir(t)
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
@@ -80,11 +76,7 @@ func TestTrustedPeer(t *testing.T) {
 
 // The process at the other end counts, as it was when the connection began.
 func TestPeerOf(t *testing.T) {
-	dir, err := os.MkdirTemp("", "px") // which the other user can reach
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
+	dir := systest.ShortDir(t)
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
+
+	"pollux/internal/sys/systest"
 )
 
 // Each end of a connection knows the user and the process of the other end.
@@ -13,11 +15,7 @@ func TestPeers(t *testing.T) {
 	if !knowsUsers && runtime.GOOS != "windows" {
 		t.Skip("this system cannot tell")
 	}
-	dir, err := os.MkdirTemp("", "px") // short enough for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
+	dir := systest.ShortDir(t)
 	path := filepath.Join(dir, "s")
 	l, err := Listen(path)
 	if err != nil {

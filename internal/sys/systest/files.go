@@ -3,6 +3,7 @@ package systest
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 )
@@ -20,7 +21,11 @@ func Dir(t testing.TB) string {
 // ShortDir returns a new directory for sockets: their paths must be short.
 func ShortDir(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "px")
+	parent := os.TempDir()
+	if len(parent) > 50 && runtime.GOOS != "windows" {
+		parent = "/tmp"
+	}
+	dir, err := os.MkdirTemp(parent, "px")
 	if err != nil {
 		t.Fatal(err)
 	}

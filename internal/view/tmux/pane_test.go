@@ -134,11 +134,7 @@ func newDesk(t *testing.T) *desk {
 	if err != nil || !strings.HasPrefix(string(out), os.Args[0]) {
 		t.Skipf("ps does not show the commands of programs, but what emulates their processor: %q, %v", out, err)
 	}
-	short, err := os.MkdirTemp("", "px") // a socket's path must be short
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(short) })
+	short := systest.ShortDir(t)
 	dir := systest.Dir(t)
 	d := &desk{t, dir, filepath.Join(short, "s"), filepath.Join(dir, "codex"), filepath.Join(dir, "typed")}
 	self := systest.Self(t)

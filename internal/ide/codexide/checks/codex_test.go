@@ -175,11 +175,7 @@ func TestCodex(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			tmp, err := os.MkdirTemp("", "px") // a socket's path must be short
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { os.RemoveAll(tmp) })
+			tmp := systest.ShortDir(t)
 			home := filepath.Join(tmp, "codex")
 			t.Setenv("CODEX_HOME", home)
 			t.Setenv("TMPDIR", tmp)
