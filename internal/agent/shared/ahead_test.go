@@ -28,13 +28,8 @@ func TestAheadReachesThePool(t *testing.T) {
 	c := newTestClient(t, p.path, func(cfg *Config) { cfg.Usable = func(agent.Source) bool { return true } })
 	began := time.Now()
 	c.Ahead(agent.Source{}, dir)
-	select {
-	case got := <-r.dirs:
-		if want := "program in " + dir; got != want {
-			t.Errorf("it starts %q, want %q", got, want)
-		}
-	case <-time.After(testTimeout):
-		t.Fatal("it does not start")
+	if got, want := systest.Receive(t, r.dirs), "program in "+dir; got != want {
+		t.Errorf("it starts %q, want %q", got, want)
 	}
 	if ends := p.status().Ends; ends.Before(began.Add(time.Hour)) {
 		t.Errorf("the pool ends %s too early", began.Add(time.Hour).Sub(ends))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -381,12 +380,7 @@ func TestPoolEndsDuringTheWelcome(t *testing.T) {
 	c := connecting(t, func(ctx context.Context) (io.ReadWriteCloser, error) {
 		if first {
 			first = false
-			ours, theirs := net.Pipe()
-			go func() {
-				newLink(theirs).greeting(new(Hello))
-				theirs.Close()
-			}()
-			return ours, nil
+			return farEnd(func(l *link) { l.greeting(new(Hello)) }), nil
 		}
 		return m.dial(ctx)
 	})

@@ -35,6 +35,7 @@ func TestExplain(t *testing.T) {
 	for _, tt := range []struct{ answer, want string }{
 		{"", "explained: EOF"},
 		{"Welcome to far!\n", "explained: invalid character"},
+		{`{"jsonrpc": "2.0"}` + "\n", "the program that answers is not a pool of Pollux"},
 		{`{"name": "pollux pool", "protocol": 2, "error": "no"}` + "\n", "no"},
 		{`{"name": "pollux pool", "protocol": 99, "version": "v9"}` + "\n", "the pool is of Pollux v9"},
 	} {
