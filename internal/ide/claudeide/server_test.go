@@ -178,45 +178,10 @@ type agent struct {
 	ws      *websocket.Conn
 	session *Session
 	id      int
-	answers chan message
-	kept    map[int]message
-	notes   chan message
+	answers chan blockingtest.Message
+	kept    map[int]blockingtest.Message
+	notes   chan blockingtest.Message
 	ended   chan struct{} // closed when the connection has ended
-}
-
-type message struct {
-	ID     *int            `json:"id"`
-	Method string          `json:"method"`
-	Params json.RawMessage `json:"params"`
-	Error  *struct {
-		Message string `json:"message"`
-	} `json:"error"`
-	Result struct {
-		IsError bool `json:"isError"`
-		Content []struct {
-			Text string `json:"text"`
-		} `json:"content"`
-		Tools []struct {
-			Name string `json:"name"`
-		} `json:"tools"`
-		ProtocolVersion string `json:"protocolVersion"`
-	} `json:"result"`
-}
-
-// String returns an answer in one line.
-func (m message) String() string {
-	if m.Error != nil {
-		return "error: " + m.Error.Message
-	}
-	var texts []string
-	for _, c := range m.Result.Content {
-		texts = append(texts, c.Text)
-	}
-	s := strings.Join(texts, "|")
-	if m.Result.IsError {
-		s = "isError: " + s
-	}
-	return s
 }
 
 // dial opens a connection, and reads it unless told otherwise.
@@ -228,8 +193,8 @@ func (f *fixture) dial(reads bool) *agent {
 	}
 	ws.SetReadLimit(-1)
 	a := &agent{
-		f: f, ws: ws, answers: make(chan message, 100), kept: make(map[int]message),
-		notes: make(chan message, 1000), ended: make(chan struct{}),
+		f: f, ws: ws, answers: make(chan blockingtest.Message, 100), kept: make(map[int]blockingtest.Message),
+		notes: make(chan blockingtest.Message, 1000), ended: make(chan struct{}),
 	}
 	f.t.Cleanup(func() { ws.CloseNow() })
 	if reads {
@@ -245,7 +210,7 @@ func (a *agent) read() {
 		if err != nil {
 			return
 		}
-		var m message
+		var m blockingtest.Message
 		if err := json.Unmarshal(data, &m); err != nil {
 			panic(err)
 		}
@@ -336,7 +301,7 @@ func delivered(t *testing.T, done <-chan error) {
 }
 
 // answer returns the answer to a request.
-func (a *agent) answer(id int) message {
+func (a *agent) answer(id int) blockingtest.Message {
 	a.f.t.Helper()
 	for {
 		if m, ok := a.kept[id]; ok {

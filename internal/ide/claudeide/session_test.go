@@ -15,8 +15,8 @@ import (
 
 func TestInitialize(t *testing.T) {
 	withClaude(t, func(t *testing.T, f *fixture, a *agent) {
-		if name, version := a.session.Client(); name != "Claude Code" || version != "1.2" || a.session.Transport() != "websocket" {
-			t.Errorf("%s %s over %s", name, version, a.session.Transport())
+		if name, version := a.session.Client(); name != "Claude Code" || version != "1.2" || a.session.Transport() != "websocket" || a.session.Limits() != "" {
+			t.Errorf("%s %s over %s, with the limits %q", name, version, a.session.Transport(), a.session.Limits())
 		}
 		a.send(`{"jsonrpc":"2.0","method":"ide_connected","params":{"pid":1}}`)
 		var tools []string
@@ -50,20 +50,14 @@ func TestClientName(t *testing.T) {
 
 // opencode does not send its version, and never asks for a review.
 func TestOpencode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := start(t).dial(true)
+	inBubble(t, func(t *testing.T, f *fixture) {
+		a := f.dial(true)
 		id := a.request("initialize", strings.Replace(initialize("opencode"), "1.2", placeholder, 1))
 		a.answer(id)
 		a.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-		session := systest.Receive(t, a.f.backend.Joined)
+		session := systest.Receive(t, f.backend.Joined)
 		if name, version := session.Client(); name != "opencode" || version != "" || session.Limits() == "" {
 			t.Errorf("connected: %q %q, %q", name, version, session.Limits())
-		}
-	})
-	synctest.Test(t, func(t *testing.T) {
-		session := start(t).connect("claude-code").session
-		if _, version := session.Client(); version != "1.2" || session.Limits() != "" {
-			t.Errorf("Claude Code has the version %q, and the limits %q", version, session.Limits())
 		}
 	})
 }

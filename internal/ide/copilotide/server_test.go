@@ -206,41 +206,16 @@ func (a *agent) call(tool, args string) pending {
 	go func() {
 		select {
 		case data := <-notes:
-			p.text <- text(data)
+			var m blockingtest.Message
+			if err := json.Unmarshal([]byte(data), &m); err != nil {
+				panic(err)
+			}
+			p.text <- m.String()
 		case <-ctx.Done():
 		}
 	}()
 	a.f.t.Cleanup(cancel)
 	return p
-}
-
-// text returns the answer to a call in one line.
-func text(data string) string {
-	var m struct {
-		Error *struct {
-			Message string `json:"message"`
-		} `json:"error"`
-		Result struct {
-			IsError bool `json:"isError"`
-			Content []struct {
-				Text string `json:"text"`
-			} `json:"content"`
-		} `json:"result"`
-	}
-	if err := json.Unmarshal([]byte(data), &m); err != nil {
-		return err.Error()
-	}
-	if m.Error != nil {
-		return "error: " + m.Error.Message
-	}
-	var s string
-	for _, c := range m.Result.Content {
-		s += c.Text
-	}
-	if m.Result.IsError {
-		s = "isError: " + s
-	}
-	return s
 }
 
 func (a *agent) openDiff(path, text, tab string) pending {
