@@ -256,53 +256,6 @@ func TestAcceptRejectClose(t *testing.T) {
 	}
 }
 
-// An agent may write doubled slashes, and on Windows slashes. Editors get the name that
-// they use, and the agent gets its own back.
-func TestSpellingsOfAPath(t *testing.T) {
-	w, c, e, path := newReview(t)
-	project := filepath.ToSlash(w.project)
-	spellings := []string{project + "/f", project + "//f", project + "/.///f", project + "/./f", project + "/f/"}
-	for i, spelling := range spellings {
-		open := func() editor.Diff {
-			t.Helper()
-			d := w.propose(c, e, spelling, "new\n")
-			if d.Path != path || !d.Exists || d.Original != "old\n" {
-				t.Errorf("the editor shows %+v", d)
-			}
-			return d
-		}
-		e.Accepts(open(), "old\n")
-		c.receives(accepted(spelling, "old\n"))
-		e.Rejects(open())
-		c.receives(rejected(spelling))
-		open()
-		if _, err := c.closeDiff(spellings[(i+1)%len(spellings)]); err != nil {
-			t.Error(err)
-		}
-	}
-	entries, err := w.journal.List()
-	if err != nil || len(entries) != 3*len(spellings) {
-		t.Fatalf("the journal has %d entries, %v", len(entries), err)
-	}
-	for _, entry := range entries {
-		if entry.Path != path || entry.Real != path {
-			t.Errorf("the journal has %+v", entry)
-		}
-	}
-}
-
-func TestSupersededDiffIsNotAnswered(t *testing.T) {
-	t.Parallel()
-	w, c, e, path := newReview(t)
-	first, second := w.propose(c, e, path, "1\n"), w.propose(c, e, path, "2\n")
-	e.WantClosed(first, editor.ReasonSuperseded)
-	if _, err := e.Accept(t.Context(), editor.DiffAccept{ID: first.ID, Content: "1\n"}); err == nil {
-		t.Error("the superseded diff was accepted")
-	}
-	e.Accepts(second, "2\n")
-	c.receives(accepted(path, "2\n"))
-}
-
 func TestConflictAndEmpty(t *testing.T) {
 	w, c, e, path := newReview(t)
 	d := w.propose(c, e, path, "new\n")

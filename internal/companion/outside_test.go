@@ -457,9 +457,7 @@ func TestOutsideIsLimited(t *testing.T) {
 		p.wait()
 		p.lists("changed large.txt")
 		err := p.view.Call(t.Context(), editor.MethodOutsideOpen, editor.FilePath{Path: p.path("large.txt")}, nil)
-		if err == nil || !strings.Contains(err.Error(), "larger than 1 MiB") {
-			t.Errorf("the error is %v", err)
-		}
+		systest.WantError(t, err, "larger than 1 MiB")
 
 		p = newFolder(t, false)
 		const size = maxOutsideFile - 1

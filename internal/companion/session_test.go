@@ -311,27 +311,55 @@ func TestAgentWithoutRules(t *testing.T) {
 	}
 }
 
-// Two spellings of a path are one diff of a session. The session gets its own spelling.
-func TestSpellingsAreOneDiff(t *testing.T) {
+// An agent may write doubled slashes, and on Windows slashes. Editors and the journal get the name
+// that editors use, and the agent gets its own back. All spellings are one diff of a session.
+func TestSpellingsOfAPath(t *testing.T) {
 	c, v, s := newReview(t)
 	path := filepath.Join(c.dir, "f")
-	doubled := Proposal{Path: c.dir + "//f", Text: "new\n"}
-	if d := c.propose(t, s, v, doubled); d.Path != path {
-		t.Errorf("the view shows %s", d.Path)
-	}
-	if err := c.Propose(s, Proposal{Path: path, Text: "newer\n"}); err != nil {
-		t.Fatal(err)
-	}
-	if got := systest.Receive(t, s.outcomes); got != (resolved{doubled, Outcome{Superseded: true}}) {
-		t.Errorf("the agent received %+v", got)
-	}
-	for _, other := range []string{c.dir + "/x/../f", "f", ""} {
-		if text, err := c.Withdraw(s, other); err == nil {
-			t.Errorf("%q is open: %q", other, text)
+	systest.WriteFile(t, path, "old\n")
+	dir := filepath.ToSlash(c.dir)
+	spellings := []string{dir + "/f", dir + "//f", dir + "/.///f", dir + "/./f", dir + "/f/"}
+	for i, spelling := range spellings {
+		p := Proposal{Path: spelling, Text: "new\n"}
+		open := func() editor.Diff {
+			t.Helper()
+			d := c.propose(t, s, v, p)
+			if d.Path != path || !d.Exists || d.Original != "old\n" {
+				t.Errorf("the view shows %+v", d)
+			}
+			return d
+		}
+		wants := func(o Outcome) {
+			t.Helper()
+			if got := systest.Receive(t, s.outcomes); got != (resolved{p, o}) {
+				t.Errorf("the agent received %+v, want %+v", got, o)
+			}
+		}
+		other := spellings[(i+1)%len(spellings)]
+		v.Accepts(open(), "old\n")
+		wants(Outcome{Accepted: true, Text: "old\n"})
+		v.Rejects(open())
+		wants(Outcome{})
+		open()
+		c.propose(t, s, v, Proposal{Path: other, Text: "newer\n"})
+		wants(Outcome{Superseded: true})
+		for _, none := range []string{dir + "/x/../f", "f", ""} {
+			if text, err := c.Withdraw(s, none); err == nil {
+				t.Errorf("%q is open: %q", none, text)
+			}
+		}
+		if text, err := c.Withdraw(s, spelling); err != nil || text != "newer\n" {
+			t.Errorf("the agent received %q, %v", text, err)
 		}
 	}
-	if text, err := c.Withdraw(s, c.dir+"/.//f"); err != nil || text != "newer\n" {
-		t.Errorf("the agent received %q, %v", text, err)
+	entries, err := c.journal.List()
+	if err != nil || len(entries) != 4*len(spellings) {
+		t.Fatalf("the journal has %d entries, %v", len(entries), err)
+	}
+	for _, entry := range entries {
+		if entry.Path != path || entry.Real != path {
+			t.Errorf("the journal has %+v", entry)
+		}
 	}
 }
 
@@ -401,9 +429,7 @@ func TestAgentWithoutName(t *testing.T) {
 		t.Errorf("shown: %+v", d)
 	}
 	_, err := e.Save(t.Context(), editor.DiffAccept{ID: d.ID, Content: "new\n"})
-	if err == nil || !strings.Contains(err.Error(), "the agent still waits") {
-		t.Errorf("the save failed with %v", err)
-	}
+	systest.WantError(t, err, "the agent still waits")
 	c.Disconnect(s)
 	if m := e.Reads(); !strings.HasPrefix(m.Text, "the agent, which proposed the change to ") {
 		t.Errorf("the user reads %q", m.Text)
@@ -433,9 +459,13 @@ func TestEveryProposalIsResolved(t *testing.T) {
 	// Superseded, whether it was shown or not, and before the next outcome for
 	// the file.
 	first := propose(file, "1\n")
-	systest.Receive(t, e.Opened)
+	old := systest.Receive(t, e.Opened)
 	second := propose(file, "2\n")
 	wants(first, Outcome{Superseded: true})
+	e.WantClosed(old, editor.ReasonSuperseded)
+	if _, err := e.Accept(t.Context(), editor.DiffAccept{ID: old.ID, Content: "1\n"}); err == nil {
+		t.Error("the superseded diff was accepted")
+	}
 	d := systest.Receive(t, e.Opened)
 	e.Rejects(d)
 	wants(second, Outcome{})

@@ -177,16 +177,21 @@ func (c *clients) Close() error {
 	return errors.Join(all...)
 }
 
-// A conversation continues in its session. If the session is gone, it is replayed.
-func TestWarmConversation(t *testing.T) {
-	s := sit(t, agent.Warmed, "0.61.0", nil)
-	say := func(prompt, replay, want string) {
+// talk returns a function that asks in a conversation, and checks the answer.
+func talk(t *testing.T, s *agenttest.Bench) (say func(prompt, replay, want string)) {
+	return func(prompt, replay, want string) {
 		t.Helper()
 		r, err := s.Ask(t.Context(), agent.Request{Prompt: prompt, Conversation: "mine", Replay: replay})
 		if err != nil || r.Answer != want {
 			t.Errorf("got %q, %v; want %q", r.Answer, err, want)
 		}
 	}
+}
+
+// A conversation continues in its session. If the session is gone, it is replayed.
+func TestWarmConversation(t *testing.T) {
+	s := sit(t, agent.Warmed, "0.61.0", nil)
+	say := talk(t, s)
 	say("fake:remember one", "", "fake:remember one")
 	say("fake:remember two", "not needed", "fake:remember one | fake:remember two")
 	s.Want("fake:remember stranger", "fake:remember stranger")

@@ -52,13 +52,7 @@ func TestSingleInParallel(t *testing.T) {
 // ended, the conversation is replayed.
 func TestSingleConversation(t *testing.T) {
 	s := sitSingle(t, 3)
-	say := func(prompt, replay, want string) {
-		t.Helper()
-		r, err := s.Ask(t.Context(), agent.Request{Prompt: prompt, Conversation: "mine", Replay: replay})
-		if err != nil || r.Answer != want {
-			t.Errorf("got %q, %v; want %q", r.Answer, err, want)
-		}
-	}
+	say := talk(t, s)
 	say("fake:remember one", "", "fake:remember one")
 	say("fake:remember two", "not needed", "fake:remember one | fake:remember two")
 	pid := s.PID()

@@ -204,9 +204,7 @@ func TestPublishRefusesSomebodyElsesPlace(t *testing.T) {
 			systest.MakeDir(t, filepath.Dir(dir))
 			place(t, dir)
 			_, err := Publish(Endpoint{Port: 1, PIDs: []int{1}})
-			if err == nil || !strings.Contains(err.Error(), "remove it") {
-				t.Errorf("Publish = %v, want an error that names the next step", err)
-			}
+			systest.WantError(t, err, "remove it")
 		})
 	}
 }
