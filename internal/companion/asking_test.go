@@ -56,9 +56,7 @@ func TestSilent(t *testing.T) {
 	if m := systest.Receive(t, warned); m != (editor.Message{Level: "warning", Text: "it is in auto mode"}) {
 		t.Errorf("the message is %+v", m)
 	}
-	if err := c.Propose(s, Proposal{Path: filepath.Join(c.dir, "a.txt"), Text: "new\n"}); err != nil {
-		t.Fatal(err)
-	}
+	c.proposes(t, s, Proposal{Path: filepath.Join(c.dir, "a.txt"), Text: "new\n"})
 	wait("")
 	if got := c.Status().Clients[0].Silent; got != "" {
 		t.Errorf("after a question the status says %q", got)
@@ -102,9 +100,7 @@ func TestAskedBeforeItIsKnown(t *testing.T) {
 	c, h := newSilent(t, "it is in auto mode")
 	c.view(t)
 	s := c.connect(t, newFakeSession())
-	if err := c.Propose(s, Proposal{Path: filepath.Join(c.dir, "a.txt"), Text: "new\n"}); err != nil {
-		t.Fatal(err)
-	}
+	c.proposes(t, s, Proposal{Path: filepath.Join(c.dir, "a.txt"), Text: "new\n"})
 	s.moved.Store(&Process{PID: 1, Dir: c.dir})
 	c.Changed(s)
 	if got := c.Status().Clients[0].Silent; got != "" {
@@ -125,15 +121,13 @@ func TestWaiting(t *testing.T) {
 	s := c.connect(t, newFakeSession())
 	propose := func(name string) {
 		t.Helper()
-		if err := c.Propose(s, Proposal{Path: filepath.Join(c.dir, name), Text: "new\n"}); err != nil {
-			t.Fatal(err)
-		}
+		c.proposes(t, s, Proposal{Path: filepath.Join(c.dir, name), Text: "new\n"})
 	}
 	propose("a.txt")
 	if got := systest.Receive(t, waiting); got != "Fake a.txt" {
 		t.Errorf("it says %q", got)
 	}
-	c.attach(t, editor.InitializeParams{Diff: true}, editor.Handler{DiffOpen: func(editor.Diff) error { return nil }})
+	c.view(t)
 	propose("b.txt")
 	propose("c.txt")
 	c.tasks.wait()

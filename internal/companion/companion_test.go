@@ -136,13 +136,7 @@ func (c *cli) closes(path, want string) {
 
 func (c *cli) outcome() string {
 	c.w.t.Helper()
-	select {
-	case o := <-c.outcomes:
-		return o
-	case <-time.After(30 * time.Second):
-		c.w.t.Fatal("the CLI received nothing")
-		return ""
-	}
+	return systest.Receive(c.w.t, c.outcomes)
 }
 
 func (c *cli) receives(want string) {
@@ -648,9 +642,7 @@ func TestCloseBeforeOpenHasAnswered(t *testing.T) {
 	e.Mu.Lock() // the editor is busy
 	opened := make(chan error, 1)
 	go func() { opened <- c.openDiff(path, "new\n") }()
-	for w.Status().Diffs == nil || len(w.Status().Diffs) == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	systest.Until(t, func() bool { return len(w.Status().Diffs) > 0 })
 	closed := make(chan error, 1)
 	go func() { _, err := c.closeDiff(path); closed <- err }()
 	if err := systest.Receive(t, opened); err != nil {

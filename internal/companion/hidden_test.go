@@ -21,9 +21,7 @@ func TestHiddenChangeOutsideTheWorkspace(t *testing.T) {
 		if path == link {
 			actual = outside
 		}
-		if err := c.Propose(s, Proposal{Path: path, Text: "new\n", Hidden: true}); err != nil {
-			t.Fatal(err)
-		}
+		c.proposes(t, s, Proposal{Path: path, Text: "new\n", Hidden: true})
 		v.Reads("outside the workspace (" + c.dir + "): " + actual)
 		if d := systest.Receive(t, v.Opened); d.Path != path || d.Original != old || d.Text() != "new\n" {
 			t.Errorf("the diff is %+v", d)
@@ -34,11 +32,8 @@ func TestHiddenChangeOutsideTheWorkspace(t *testing.T) {
 	}
 
 	// Pollux itself writes only in the workspace: the agent that would have written has ended.
-	if err := c.Propose(s, Proposal{Path: link, Text: "new\n", Hidden: true}); err != nil {
-		t.Fatal(err)
-	}
+	d := c.propose(t, s, v, Proposal{Path: link, Text: "new\n", Hidden: true})
 	v.Reads()
-	d := systest.Receive(t, v.Opened)
 	c.Disconnect(s)
 	v.Reads("pollux journal restore " + d.ID)
 	_, err := c.save(editor.DiffAccept{ID: d.ID, Content: "new\n"})
@@ -48,8 +43,6 @@ func TestHiddenChangeOutsideTheWorkspace(t *testing.T) {
 
 	// What cannot be displayed is not shown in the agent's terminal, either.
 	systest.WriteFile(t, outside, "caf\xe9")
-	if err := c.Propose(s, Proposal{Path: outside, Text: "new\n", Hidden: true}); err != nil {
-		t.Fatal(err)
-	}
+	c.proposes(t, s, Proposal{Path: outside, Text: "new\n", Hidden: true})
 	v.Reads("not UTF-8", "answer no")
 }

@@ -3,7 +3,6 @@ package companion
 import (
 	"context"
 	"errors"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -383,15 +382,8 @@ func TestActed(t *testing.T) {
 func TestChanged(t *testing.T) {
 	c := newBare(t)
 	s := c.connect(t, newFakeSession())
-	mine, theirs := net.Pipe()
-	go c.Attach(theirs)
 	told := make(chan []editor.Agent, 10)
-	client := editor.NewClient(mine, editor.Handler{Clients: func(all editor.Clients) { told <- all.Clients }})
-	defer client.Close()
-	res, err := client.Initialize(t.Context(), editor.InitializeParams{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, res := attachClient(t, c.Attach, editor.InitializeParams{}, editor.Handler{Clients: func(all editor.Clients) { told <- all.Clients }})
 	if len(res.Agents) != len(kinds) || res.Agents[0] != (editor.AgentKind{Command: "fake", Name: "Fake"}) {
 		t.Errorf("the agents are %+v", res.Agents)
 	}

@@ -185,12 +185,17 @@ func (b *bare) connect(t *testing.T, s *fakeSession) *fakeSession {
 	return s
 }
 
-// propose proposes a change, and returns it as a view shows it.
-func (b *bare) propose(t *testing.T, s Session, v *View, p Proposal) editor.Diff {
+func (b *bare) proposes(t *testing.T, s Session, p Proposal) {
 	t.Helper()
 	if err := b.Propose(s, p); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// propose proposes a change, and returns it as a view shows it.
+func (b *bare) propose(t *testing.T, s Session, v *View, p Proposal) editor.Diff {
+	t.Helper()
+	b.proposes(t, s, p)
 	return systest.Receive(t, v.Opened)
 }
 
@@ -443,9 +448,7 @@ func TestEveryProposalIsResolved(t *testing.T) {
 	propose := func(path, text string) Proposal {
 		t.Helper()
 		p := Proposal{Path: path, Text: text}
-		if err := c.Propose(s, p); err != nil {
-			t.Fatal(err)
-		}
+		c.proposes(t, s, p)
 		return p
 	}
 	wants := func(p Proposal, o Outcome) {
@@ -481,9 +484,7 @@ func TestEveryProposalIsResolved(t *testing.T) {
 	// Nothing follows for an agent that has ended.
 	gone := c.connect(t, newFakeSession())
 	for _, path := range []string{file, outside} {
-		if err := c.Propose(gone, Proposal{Path: path, Text: "3\n"}); err != nil {
-			t.Fatal(err)
-		}
+		c.proposes(t, gone, Proposal{Path: path, Text: "3\n"})
 	}
 	d = systest.Receive(t, e.Opened)
 	c.Disconnect(gone)

@@ -171,9 +171,7 @@ func TestWhyUnwritten(t *testing.T) {
 		c.wantClosed(t, editor.ReasonUnwritten, "something else was written")
 
 		c.accept(t, "a", "new", "mine")
-		if err := c.Propose(c.s, Proposal{Path: filepath.Join(c.dir, "b"), Text: "new"}); err != nil {
-			t.Fatal(err)
-		}
+		c.proposes(t, c.s, Proposal{Path: filepath.Join(c.dir, "b"), Text: "new"})
 		c.wantClosed(t, editor.ReasonUnwritten, "it may wait for your answer to its other changes")
 
 		c.s.undelivered = true

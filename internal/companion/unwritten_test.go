@@ -129,9 +129,7 @@ func TestPageLoadedAgain(t *testing.T) {
 func TestNoticeIsWithdrawn(t *testing.T) {
 	c, v, s := newReview(t)
 	path := filepath.Join(c.dir, "f")
-	if err := c.Propose(s, Proposal{Path: path, Binary: "it is binary"}); err != nil {
-		t.Fatal(err)
-	}
+	c.proposes(t, s, Proposal{Path: path, Binary: "it is binary"})
 	m := v.Reads()
 	if m.Diff == "" || m.Unwritten {
 		t.Errorf("the message is %+v", m)

@@ -63,17 +63,6 @@ func (e endpoint) place(t *testing.T, path string) {
 	}
 }
 
-// freePort returns an unused port.
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}
-
 // After a normal end, another user could take the port, receive the token from an agent
 // that tries to come back, and use it at the next companion.
 func TestEndpointIsForgotten(t *testing.T) {
@@ -207,7 +196,7 @@ func TestEndpointFile(t *testing.T) {
 			t.Errorf("%s: the token is %q", name, got)
 		}
 	}
-	e := endpoint{Port: freePort(t), Token: "chosen"}
+	e := endpoint{Port: systest.FreePort(t), Token: "chosen"}
 	e.place(t, path)
 	if got := token(New(cfg)); got != "chosen" {
 		t.Errorf("the token is %q", got)
@@ -232,7 +221,7 @@ func TestEndpointFile(t *testing.T) {
 func TestOldTokenIsForThisUserOnly(t *testing.T) {
 	needPeers(t)
 	cfg := config(t, newBackend())
-	e := endpoint{Port: freePort(t), Token: "old"}
+	e := endpoint{Port: systest.FreePort(t), Token: "old"}
 	e.place(t, (&Server{cfg: cfg}).statePath())
 	s, err := New(cfg)
 	if err != nil {

@@ -319,12 +319,7 @@ func TestPrune(t *testing.T) {
 	}))
 	defer ours.Close()
 	ourPort := ours.Listener.Addr().(*net.TCPAddr).Port
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	gone := closed.Addr().(*net.TCPAddr).Port
-	closed.Close()
+	gone := systest.FreePort(t)
 	me := os.Getpid()
 
 	type file struct {

@@ -586,16 +586,11 @@ func TestAnotherPortHasAnotherToken(t *testing.T) {
 // After a crash another user can have had the old port for a moment, and received the
 // token there.
 func TestOldTokenIsForThisUserOnly(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
-	s := start(t, newBackend(), func(c *Config) { c.Port, c.Token = l.Addr().(*net.TCPAddr).Port, "old" })
+	s := start(t, newBackend(), func(c *Config) { c.Port, c.Token = systest.FreePort(t), "old" })
 	for uid, want := range map[int]int{os.Getuid(): http.StatusOK, 12345: http.StatusForbidden} {
 		var conn net.Conn
 		if err := systest.AsUser(t, uid, func() (err error) {
-			conn, err = net.Dial("tcp", l.Addr().String())
+			conn, err = net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", s.port))
 			return err
 		}); err != nil {
 			t.Fatal(err)

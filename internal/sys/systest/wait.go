@@ -50,6 +50,17 @@ func Serve(t testing.TB, l net.Listener, handle func(net.Conn)) {
 	})
 }
 
+// FreePort returns a port of this machine on which no program listens.
+func FreePort(t testing.TB) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
 // NeedRoot skips a test that gives files to other users.
 func NeedRoot(t testing.TB) {
 	t.Helper()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"log"
 	"log/slog"
@@ -404,17 +405,12 @@ func TestRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed.Close()
 	elsewhere := newReceiver(t)
 	moved := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect))
 	defer moved.Close()
 	for name, tt := range map[string]struct{ url, says string }{
 		"silent":   {"http://" + silent.Addr().String(), "deadline exceeded"},
-		"closed":   {"http://" + closed.Addr().String(), "refused"},
+		"closed":   {fmt.Sprintf("http://127.0.0.1:%d", systest.FreePort(t)), "refused"},
 		"unknown":  {"http://collector.invalid", ""},
 		"moved":    {moved.URL, "307 Temporary Redirect"},
 		"denied":   {newReceiver(t, 401).URL, "401 Unauthorized"},
