@@ -15,35 +15,8 @@ import (
 	"pollux/internal/sys/systest"
 )
 
-// TestMain runs the other processes that tests need: the test binary again,
-// with JOURNAL_CHILD.
 func TestMain(m *testing.M) {
-	switch child := os.Getenv("JOURNAL_CHILD"); child {
-	case "":
-		os.Exit(m.Run())
-	case "add":
-		addMany(os.Args[1])
-	case "starve":
-		starve(os.Args[1])
-	default:
-		panic(child)
-	}
-}
-
-// child returns a command that runs the test binary, within a limit of the
-// shell's ulimit.
-func child(t *testing.T, name, limit, dir string) *exec.Cmd {
-	t.Helper()
-	exe := systest.Self(t)
-	cmd := exec.Command(exe, dir)
-	if limit != "" {
-		if runtime.GOOS == "windows" {
-			t.Skip("Windows has no limit of open files")
-		}
-		cmd = exec.Command("sh", "-c", `ulimit `+limit+` && exec "$0" "$1"`, exe, dir)
-	}
-	cmd.Env = append(os.Environ(), "JOURNAL_CHILD="+name, "GORACE=atexit_sleep_ms=10")
-	return cmd
+	systest.Main(m, map[string]func() error{"add": addMany, "starve": starve})
 }
 
 // past adds an entry that looks as if it was written some time ago.
@@ -210,6 +183,9 @@ func TestUnreadableEntriesStay(t *testing.T) {
 
 // A flood of connections can take a companion's last file descriptors.
 func TestNoFileDescriptors(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows has no limit of open files")
+	}
 	j := New(t.TempDir())
 	ids := make([]string, 50)
 	for i := range ids {
@@ -223,7 +199,11 @@ func TestNoFileDescriptors(t *testing.T) {
 	for day := range 30 {
 		past(t, j, Entry{Path: "/f"}, time.Duration(day)*24*time.Hour, "x")
 	}
-	out, err := child(t, "starve", "-n 40", j.dir).CombinedOutput()
+	t.Setenv("GORACE", "atexit_sleep_ms=10")
+	program := systest.Program(t, "starve")
+	cmd := exec.Command("sh", "-c", `ulimit -n 40 && exec "$0" "$1"`, program.Path, j.dir)
+	cmd.Env = program.Env
+	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -235,8 +215,8 @@ func TestNoFileDescriptors(t *testing.T) {
 	}
 }
 
-// starve prunes while there is hardly a file descriptor left.
-func starve(dir string) {
+// starve prunes a journal while there is hardly a file descriptor left.
+func starve() error {
 	var refused error
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -262,13 +242,14 @@ func starve(dir string) {
 		}
 	}()
 	for range 200 {
-		j := New(dir)
+		j := New(os.Args[1])
 		j.Add(Entry{Path: "/g"}, "x") // which may fail
 		j.Wait()
 	}
 	close(stop)
 	<-stopped
 	fmt.Println(refused)
+	return nil
 }
 
 // Another process may prune between the writes of an entry's files.
@@ -288,10 +269,11 @@ func TestUnfinishedEntriesStay(t *testing.T) {
 
 // Companions share a journal: 3 of 240 entries were without their text.
 func TestProcessesShareAJournal(t *testing.T) {
+	t.Setenv("GORACE", "atexit_sleep_ms=10")
 	dir := t.TempDir()
 	var children []*exec.Cmd
 	for range 3 {
-		cmd := child(t, "add", "", dir)
+		cmd := systest.Program(t, "add", dir)
 		cmd.Stderr = os.Stderr
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
@@ -320,16 +302,17 @@ const (
 	addedBytes = 200_000
 )
 
-// addMany adds entries, and prunes at each.
-func addMany(dir string) {
+// addMany adds entries to a journal, and prunes at each.
+func addMany() error {
 	text := strings.Repeat("x", addedBytes)
 	for range added {
-		j := New(dir)
+		j := New(os.Args[1])
 		if _, err := j.Add(Entry{Path: "/f"}, text); err != nil {
-			panic(err)
+			return err
 		}
 		j.Wait()
 	}
+	return nil
 }
 
 // The clock may jump forward and back: fresh entries stay.
