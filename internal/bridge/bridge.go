@@ -60,7 +60,7 @@ type Bridge struct {
 }
 
 // New returns a bridge that asks the agent of cfg through runner, and the others through
-// the runners that cfg opens. It returns an error if a prompt template of the user is
+// the runners that cfg opens. If runner is nil, cfg opens that, too. New returns an error if a prompt template of the user is
 // invalid. If New succeeds, the bridge owns the runners, and [Bridge.Close] closes them.
 func New(runner agent.Runner, cfg Config) (*Bridge, error) {
 	if cfg.Log == nil {

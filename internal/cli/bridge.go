@@ -152,10 +152,13 @@ func serveBroken(ctx context.Context, streams IO, problem error) error {
 	defer stop()
 	cfg := bridge.Configure(agents.Default(), config.Defaults())
 	cfg.Version = version()
-	b, err := bridge.New(brokenRunner{&agent.Error{
-		Kind: agent.Settings, Message: termtext.Line(text, maxProblem),
-		Remedy: agent.Remedy{What: "Pollux's settings are invalid", Next: "correct the file, then restart this MCP server"},
-	}}, cfg)
+	cfg.Open = func(bridge.Asked) (agent.Runner, error) {
+		return nil, &agent.Error{
+			Kind: agent.Settings, Message: termtext.Line(text, maxProblem),
+			Remedy: agent.Remedy{What: "Pollux's settings are invalid", Next: "correct the file, then restart this MCP server"},
+		}
+	}
+	b, err := bridge.New(nil, cfg)
 	if err != nil {
 		return err
 	}
@@ -164,19 +167,3 @@ func serveBroken(ctx context.Context, streams IO, problem error) error {
 
 // maxProblem limits the problem with the settings in the answer to a call, in bytes.
 const maxProblem = 2000
-
-// A brokenRunner fails each request.
-type brokenRunner struct{ err *agent.Error }
-
-func (r brokenRunner) Run(context.Context, agent.Request, func(agent.Event)) (agent.Result, error) {
-	return agent.Result{}, r.err
-}
-
-func (r brokenRunner) Check(context.Context, agent.Source) (agent.Program, error) {
-	return agent.Program{}, r.err
-}
-
-func (brokenRunner) Ahead(agent.Source, string) {}
-func (brokenRunner) Forget(string)              {}
-func (brokenRunner) Workers() []agent.Worker    { return nil }
-func (brokenRunner) Close() error               { return nil }
