@@ -125,7 +125,7 @@ func (b *Bridge) pick(c Common, search bool) (*asked, error) {
 	if name := strings.TrimSpace(c.Agent); name != "" {
 		switch a := b.named(name); {
 		case a == nil:
-			return nil, fmt.Errorf("%s is %q: it must be one of %s", b.cfg.Names.Agent, shorten(name, 60), strings.Join(names(b.agents), ", "))
+			return nil, fmt.Errorf("%s is %q: it must be one of %s", b.cfg.Names.Agent, agent.Shorten(name, 60), strings.Join(names(b.agents), ", "))
 		case fits(a):
 			return a, nil
 		default:

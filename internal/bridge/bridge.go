@@ -218,7 +218,7 @@ func (b *Bridge) callFor(in Input) (*call, error) {
 	model := cmp.Or(strings.TrimSpace(common.Model), a.DefaultModel)
 	if model != "" && !agent.ValidModel(model) {
 		return nil, fmt.Errorf("%s is %q, which is not a valid model name: give one such as %s, or "+
-			"leave it out", names.Model, shorten(model, 60), a.Agent.ExampleModel)
+			"leave it out", names.Model, agent.Shorten(model, 60), a.Agent.ExampleModel)
 	}
 	return &call{b: b, agent: a, client: common.client, dir: dir, model: model, timeout: timeout, emit: common.Emit, meta: Meta{Model: model}}, nil
 }

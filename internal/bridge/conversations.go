@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"pollux/internal/agent"
 )
 
 // continued limits the conversations that can be continued.
@@ -124,12 +126,12 @@ func (cs *conversations) take(ctx context.Context, id string) (*conversation, er
 	cs.mu.Unlock()
 	cs.forgetAll(dropped)
 	gone := fmt.Errorf("there is no session %q: it was closed, or not used for %d minutes; omit %s to "+
-		"start a new one", shorten(id, 60), int(continued.after.Minutes()), cs.names.Session)
+		"start a new one", agent.Shorten(id, 60), int(continued.after.Minutes()), cs.names.Session)
 	if c == nil {
 		var err error
 		if c, err = cs.fetch(ctx, id); err != nil {
 			return nil, cmp.Or(context.Cause(ctx), fmt.Errorf("this bridge has no session %q now, and it cannot be "+
-				"looked up elsewhere (%w): try again, or omit %s to start a new one", shorten(id, 60), err, cs.names.Session))
+				"looked up elsewhere (%w): try again, or omit %s to start a new one", agent.Shorten(id, 60), err, cs.names.Session))
 		}
 		if c == nil {
 			return nil, gone

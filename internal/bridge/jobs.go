@@ -118,7 +118,7 @@ func (js *jobs) get(id string) (*job, error) {
 		return j, nil
 	}
 	return nil, fmt.Errorf("there is no job %q: list-jobs returns the existing ones; results are kept for %d minutes",
-		shorten(id, 60), int(endedJobs.after.Minutes()))
+		agent.Shorten(id, 60), int(endedJobs.after.Minutes()))
 }
 
 // A jobState describes a job in a list.
@@ -183,7 +183,7 @@ type startInput struct {
 
 func (s *Server) startJob(ctx context.Context, c *mcp.Call, args startInput) (*mcp.Result, error) {
 	if !slices.Contains(jobTools, args.Tool) {
-		return nil, fmt.Errorf("tool is %q: it must be one of %s", shorten(args.Tool, 60), strings.Join(jobTools, ", "))
+		return nil, fmt.Errorf("tool is %q: it must be one of %s", agent.Shorten(args.Tool, 60), strings.Join(jobTools, ", "))
 	}
 	in, err := s.question(ctx, c, args.Tool, args.Arguments)
 	if err != nil {

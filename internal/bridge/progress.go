@@ -168,7 +168,7 @@ func oneLine(s string) string {
 	s = flat(s)
 	if r := []rune(s); len(r) > progressLength {
 		head, _, _ := strings.Cut(s, ": ")
-		head = shorten(head, 40)
+		head = agent.Shorten(head, 40)
 		s = head + ": …" + string(r[len(r)-(progressLength-len([]rune(head))-3):])
 	}
 	return s
@@ -180,12 +180,4 @@ func flat(s string) string {
 }
 
 // summary returns the start of a prompt, for lists.
-func summary(prompt string) string { return shorten(flat(prompt), 80) }
-
-// shorten cuts a text after n characters.
-func shorten(s string, n int) string {
-	if r := []rune(s); len(r) > n {
-		return string(r[:n-1]) + "…"
-	}
-	return s
-}
+func summary(prompt string) string { return agent.Shorten(flat(prompt), 80) }

@@ -686,7 +686,7 @@ func (s *Server) result(a Answer, err error) *mcp.Result {
 // bracket returns notes as lines in brackets, at most room bytes in total.
 func bracket(notes []string, room int) (lines []string) {
 	for i, n := range notes {
-		line := "[" + shorten(n, 200) + "]"
+		line := "[" + agent.Shorten(n, 200) + "]"
 		if room -= len(line) + 1; room < 40 {
 			return append(lines, fmt.Sprintf("[and %d more notes]", len(notes)-i))
 		}

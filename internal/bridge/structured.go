@@ -86,7 +86,7 @@ func (in StructuredInput) fulfill(ctx context.Context, c *call) (Answer, error) 
 		result, err = c.request(ctx, question{
 			prompt: repair, images: files.images, conversation: conversation, schema: first.schema,
 			replay: fmt.Sprintf("%s\n\nYour earlier answer:\n\n%s\n\n%s",
-				prompt, shorten(result.Answer, 100_000), repair),
+				prompt, agent.Shorten(result.Answer, 100_000), repair),
 		})
 		if err != nil {
 			return Answer{}, err
