@@ -35,7 +35,7 @@ func TestBridgeEndsForADeafClient(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				values := config.Load(func(name string) string { return settings[name] })
-				if err := values.Err(); err != nil {
+				if err := values.ErrFor(func(config.Setting) bool { return true }); err != nil {
 					t.Fatal(err)
 				}
 				cfg := bridge.Configure(agents.Default(), values)

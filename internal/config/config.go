@@ -141,9 +141,6 @@ func (v *Values) SetFlags(values map[string]any) {
 	}
 }
 
-// Err returns the problems as one error, or nil.
-func (v *Values) Err() error { return join(v.Problems) }
-
 // FileErr returns the problems of the file as one error, or nil.
 func (v *Values) FileErr() error {
 	return v.ErrFor(func(Setting) bool { return false })
@@ -152,15 +149,11 @@ func (v *Values) FileErr() error {
 // ErrFor returns the problems of the file and of the variables of some settings as one
 // error, or nil.
 func (v *Values) ErrFor(matter func(Setting) bool) error {
-	return join(slices.DeleteFunc(slices.Clone(v.Problems), func(p *Problem) bool {
-		return p.File == "" && !matter(Row(p.Key))
-	}))
-}
-
-func join(problems []*Problem) error {
-	errs := make([]error, len(problems))
-	for i, p := range problems {
-		errs[i] = p
+	var errs []error
+	for _, p := range v.Problems {
+		if p.File != "" || matter(Row(p.Key)) {
+			errs = append(errs, p)
+		}
 	}
 	return errors.Join(errs...)
 }

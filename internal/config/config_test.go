@@ -32,6 +32,9 @@ func load(t *testing.T, text string, env map[string]string, known ...string) *Va
 	}, known...)
 }
 
+// Err returns the problems as one error, or nil.
+func (v *Values) Err() error { return v.ErrFor(func(Setting) bool { return true }) }
+
 // The rows of the table are complete, and no two share a name.
 func TestTable(t *testing.T) {
 	seen := make(map[string]string)
