@@ -192,12 +192,15 @@ func (s Setting) parse(text string) (any, error) {
 	case Choice:
 		return s.choice(strings.ToLower(text))
 	case Switch:
-		words := s.words()
 		switch strings.ToLower(text) {
 		case "true", "1", "yes", "on":
 			return true, nil
 		case "false", "0", "no", "off":
 			return false, nil
+		}
+		words := s.Choices
+		if len(words) == 0 {
+			words = []string{"true", "false"}
 		}
 		return nil, fmt.Errorf(": set it to %s or %s, or leave it out for %s", words[0], words[1], s.Default)
 	case Number, Duration:

@@ -170,14 +170,6 @@ func Row(key string) Setting {
 func (s Setting) Table() string { table, _, _ := strings.Cut(s.Key, "."); return table }
 func (s Setting) Name() string  { _, name, _ := strings.Cut(s.Key, "."); return name }
 
-// words returns the words for true and false in the environment variable of a Switch.
-func (s Setting) words() []string {
-	if len(s.Choices) > 0 {
-		return s.Choices
-	}
-	return []string{"true", "false"}
-}
-
 // Usage says what the setting does, without the mark of a value.
 func (s Setting) Usage() string { return strings.ReplaceAll(s.Help, "`", "") }
 
