@@ -405,8 +405,7 @@ func (c *call) count(r agent.Result) {
 // variable may be missing because the client withheld it, the error says so. If no agent is
 // installed, it names all of them.
 func (c *call) failure(err error, r agent.Result) error {
-	var fault *agent.Error
-	if errors.As(err, &fault) {
+	if fault, ok := errors.AsType[*agent.Error](err); ok {
 		if fault.Kind == agent.NotInstalled {
 			err = c.b.OrOthers(c.agent.Agent, err)
 		}

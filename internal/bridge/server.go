@@ -602,8 +602,7 @@ func unread(err error) (*mcp.Result, error) {
 
 // explain describes an error in a tool's arguments.
 func explain(err error) string {
-	var wrong *json.UnmarshalTypeError
-	if errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		want := map[reflect.Kind]string{
 			reflect.String: "a string", reflect.Int: "a whole number", reflect.Bool: "true or false",
 			reflect.Slice: "a list of strings",
@@ -719,8 +718,7 @@ const maxPartial = 4 << 10
 // failed returns an error as a tool result.
 func failed(err error, m Meta) *mcp.Result {
 	text := err.Error()
-	var f *Failure
-	if errors.As(err, &f) && f.Partial != "" {
+	if f, ok := errors.AsType[*Failure](err); ok && f.Partial != "" {
 		part := f.Partial
 		if len(part) > maxPartial {
 			part = strings.ToValidUTF8(part[:maxPartial], "") + "…"

@@ -199,8 +199,7 @@ func (in SearchInput) fulfill(ctx context.Context, c *call) (Answer, error) {
 func (c *call) answer(r agent.Result, err error, skipped []string) (Answer, error) {
 	c.fellBack = c.fellBack && (err == nil || c.meta.Partial) // a failure does not answer
 	a := Answer{Text: r.Answer, Notes: c.notes(skipped)}
-	var f *Failure
-	if errors.As(err, &f) && c.meta.Partial {
+	if f, ok := errors.AsType[*Failure](err); ok && c.meta.Partial {
 		a.Text, a.Cut = f.Partial, "timed out after "+seconds(c.timeout)
 		return a, nil
 	}

@@ -51,13 +51,12 @@ func Run(ctx context.Context, streams IO, args []string) int {
 	}
 	cmd, err := root.ExecuteContextC(ctx)
 	var exit exitError
-	var usage usageError
 	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &exit):
 		return exit.code
-	case errors.As(err, &usage):
+	case errors.As(err, new(usageError)):
 		say(streams.Err, "%s", err)
 		if args := (argsError{}); errors.As(err, &args) {
 			fmt.Fprintf(streams.Err, "Usage: %s\n", args.usage)

@@ -100,8 +100,7 @@ workspace contains the file, preferably one with a connected agent.`,
 						return c.Call(ctx, editor.MethodContextEvent, e, nil)
 					})
 			}()
-			var usage usageError
-			if quiet && !errors.As(err, &usage) {
+			if quiet && !errors.As(err, new(usageError)) {
 				return nil
 			}
 			return err

@@ -130,11 +130,10 @@ func (r *reader) file(path string) error {
 	lines := jsonl.NewReader(f, maxLine)
 	for {
 		data, err := lines.ReadLine()
-		var long *jsonl.TooLongError
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
-		case errors.As(err, &long):
+		case errors.As(err, new(*jsonl.TooLongError)):
 			r.report.Skipped++
 		case err != nil:
 			return err
