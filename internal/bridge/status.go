@@ -14,7 +14,6 @@ import (
 	"pollux/internal/agent"
 	"pollux/internal/paths"
 	"pollux/internal/sys/disk"
-	"pollux/internal/sys/proc"
 	"pollux/internal/sys/sock"
 	"pollux/internal/termtext"
 )
@@ -71,6 +70,9 @@ const (
 	statusTimeout = 2 * time.Second
 )
 
+// leftStatus are the sockets of killed bridges.
+var leftStatus = sock.Leftovers(strings.Replace(statusPattern, "%d", "*", 1))
+
 // Publish lets `pollux status` find the bridge until it closes: it serves the
 // status on a socket in the user's private directory.
 func (b *Bridge) Publish() error {
@@ -112,20 +114,15 @@ func Bridges(ctx context.Context) ([]Status, error) {
 	if err != nil {
 		return nil, err
 	}
-	sockets, err := filepath.Glob(filepath.Join(dir, strings.Replace(statusPattern, "%d", "*", 1)))
+	leftStatus.Remove(dir)
+	sockets, err := filepath.Glob(filepath.Join(dir, leftStatus.Pattern))
 	if err != nil {
 		return nil, err
 	}
 	all := []Status{}
 	for _, path := range sockets {
-		s, err := askStatus(ctx, path)
-		if err == nil {
+		if s, err := askStatus(ctx, path); err == nil {
 			all = append(all, s)
-			continue
-		}
-		var pid int
-		if n, _ := fmt.Sscanf(filepath.Base(path), statusPattern, &pid); n == 1 && !proc.Alive(pid) {
-			os.Remove(path)
 		}
 	}
 	return all, nil

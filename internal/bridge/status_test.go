@@ -9,8 +9,11 @@ import (
 	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"pollux/internal/agent"
+	"pollux/internal/sys/disk"
+	"pollux/internal/sys/sock"
 	"pollux/internal/sys/systest"
 )
 
@@ -56,6 +59,27 @@ func TestStatusOutlivesAFailedAccept(t *testing.T) {
 		close(l.conns)
 		<-ended
 	})
+}
+
+// The socket of a killed bridge is removed, and no other file.
+func TestKilledBridge(t *testing.T) {
+	dir := systest.ShortDir(t)
+	t.Setenv("POLLUX_RUNTIME_DIR", dir)
+	killed, other := filepath.Join(dir, "bridge-1.status"), filepath.Join(dir, "bridge-x.json")
+	l, err := sock.Listen(killed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	l.Close()
+	systest.WriteFile(t, other, "")
+	for _, path := range []string{killed, other} {
+		systest.SetTime(t, path, time.Now().Add(-time.Minute))
+	}
+	all, err := Bridges(t.Context())
+	if err != nil || len(all) != 0 || disk.Exists(killed) || !disk.Exists(other) {
+		t.Errorf("got %+v, %v; the socket is still there: %v", all, err, disk.Exists(killed))
+	}
 }
 
 func TestStatusForPeople(t *testing.T) {
