@@ -121,6 +121,9 @@ func noticeEnd(wait, ended func()) (expect func()) {
 	return func() { expected.Store(true) }
 }
 
+// redrawTimeout is how long an agent that has lost its companion may take to say so.
+const redrawTimeout = time.Second
+
 // showEnded says that the companion has ended, while the agent with that name uses the terminal.
 // An attached agent may connect again: an editor starts another companion, and a network works
 // again. Without tmux and a desktop, the text disturbs the agent's screen: otherwise the user would
@@ -128,9 +131,13 @@ func noticeEnd(wait, ended func()) (expect func()) {
 func showEnded(ctx context.Context, streams IO, agent string, attached bool) {
 	text := fmt.Sprintf("the companion has ended, so the changes of %s have no review: end it, then start it again with pollux run", agent)
 	if attached {
-		text = fmt.Sprintf("%s has lost its companion, so its changes may have no review: type /ide in it, or end it and start it again with pollux run --attach", agent)
+		text = fmt.Sprintf("%s has lost its companion, so its changes may have no review: type /ide in it (Ctrl-C first if it takes no answer to a change), or end it and start it again with pollux run --attach", agent)
 	}
 	if !show(ctx, text) {
+		select { // the agent draws its screen again now, over this text
+		case <-time.After(redrawTimeout):
+		case <-ctx.Done():
+		}
 		fmt.Fprintf(streams.Err, "\r\npollux: %s\r\n", text) // the agent may have made the terminal raw
 	}
 }
