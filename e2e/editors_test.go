@@ -807,6 +807,27 @@ func TestEditorDirtyBuffer(t *testing.T) {
 	})
 }
 
+// The user has opened a file that does not exist yet, in a directory that does not either. The buffer
+// gets the text that the agent writes: Vim's stayed empty, and Neovim asked.
+func TestEditorNewFile(t *testing.T) {
+	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
+		w := newWorld(t, silent)
+		d := w.sit(kind, w.file("a.txt", "one\n"))
+		path := filepath.Join(w.project, "new", "b.txt")
+		d.press(h.visit(path)...)
+		d.holds(d.State.Buffer(filepath.Base(path)), "")
+		c := d.cli()
+		d.review(c, path, "one\ntwo\n")
+		d.command("accept")
+		systest.MakeDir(t, filepath.Dir(path))
+		written(t, c, path)
+		d.holds(d.State.Buffer(filepath.Base(path)), "one\ntwo\n")
+		d.press(h.change...)
+		d.press(h.save...)
+		waitFor(t, "the file", func() bool { return strings.HasPrefix(systest.ReadFile(t, path), "dirty\n") })
+	})
+}
+
 // What the user saves in an editor is not a change outside Pollux. What another program
 // writes is: the list of changes has it, and the user takes one hunk of it back.
 func TestEditorOutside(t *testing.T) {

@@ -985,9 +985,14 @@ function! pollux#diff#Reload(path) abort
       call pollux#client#Say(fnamemodify(a:path, ':~:.')
             \ .. ' was written; your unsaved changes are kept (:e! reads the file)', 'warning')
     elseif filereadable(getbufinfo(buf)[0].name)
-      call setbufvar(buf, '&autoread', 1)
-      execute 'silent! checktime' buf
-      call setbufvar(buf, '&autoread', -1) " the global value
+      let wins = win_findbuf(buf)
+      if getbufline(buf, 1, '$') ==# [''] && !empty(wins) " maybe of a new file, about which checktime asks
+        call win_execute(wins[0], 'silent! edit')
+      else
+        call setbufvar(buf, '&autoread', 1)
+        execute 'silent! checktime' buf
+        call setbufvar(buf, '&autoread', -1) " the global value
+      endif
       if mode(1) !=# 'r?' " it would hide the question that Vim asks
         redraw
       endif
