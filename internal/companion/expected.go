@@ -9,6 +9,7 @@ import (
 
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
+	"pollux/internal/sys/disk"
 )
 
 const (
@@ -215,6 +216,8 @@ func (c *Companion) unwritten(x *expected, now fileState) {
 		err = errors.New("its agent ended before it received that")
 	case now != x.since && now != unseen:
 		err = errors.New("something else was written")
+	case now.readOnly:
+		err = fmt.Errorf("the file is read-only (%s makes it writable)", disk.MakeWritable)
 	case c.undecided(x.session) != "":
 		err = fmt.Errorf("%s has not written it (it may wait for your answer to its other changes)", x.agent)
 	}

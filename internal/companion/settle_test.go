@@ -2,6 +2,7 @@ package companion
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"pollux/internal/editor"
+	"pollux/internal/sys/disk"
 	"pollux/internal/sys/systest"
 )
 
@@ -229,4 +231,19 @@ func TestEmptiedFileMayBeInTheMiddleOfAWrite(t *testing.T) {
 	if f.sees(written) || !f.sees(written) {
 		t.Error("a file that was empty does not count when it looks the same twice")
 	}
+}
+
+// The warning blamed a Ctrl-C in the terminal.
+func TestUnwrittenReadOnlyFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newSettling(t)
+		path := filepath.Join(c.dir, "f")
+		systest.WriteFile(t, path, "old")
+		if err := os.Chmod(path, 0o400); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.Chmod(path, 0o600) }) // so that Windows can remove it
+		c.accept(t, "f", "new", "new")
+		c.wantClosed(t, editor.ReasonUnwritten, "f was accepted, but the file is read-only ("+disk.MakeWritable+" makes it writable)")
+	})
 }

@@ -64,6 +64,7 @@ type sight struct {
 // A fileState identifies a state of a file.
 type fileState struct {
 	exists       bool
+	readOnly     bool
 	size         int64
 	modified, at int64
 	id           uint64
@@ -74,7 +75,7 @@ var unseen = fileState{size: -1}
 
 func newFileState(info fs.FileInfo) fileState {
 	at, id := disk.Stamp(info)
-	return fileState{true, info.Size(), info.ModTime().UnixNano(), at, id}
+	return fileState{true, info.Mode().Perm()&0o200 == 0, info.Size(), info.ModTime().UnixNano(), at, id}
 }
 
 func stateOf(path string) fileState {
