@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -86,8 +87,8 @@ func ReplaceFile(path, text string) error {
 // The file keeps its mode and owner. ReplaceIn writes a new file and renames it,
 // so that a reader sees either the old content or the new one. If that would
 // break hard links, or lose the owner, extended attributes (on Linux) or data
-// streams (on Windows), or where it can make no file, it writes the old file in place
-// instead. On Windows it also does if another program keeps the file open for longer than a
+// streams (on Windows), or where it can make no file or not replace this one, as with a file
+// that is mounted into a container, it writes the old file in place instead. On Windows it also does if another program keeps the file open for longer than a
 // second, and where new files do not belong to their user, as on FAT and on many file servers.
 func ReplaceIn(root *os.Root, name, text string) error {
 	return replaceIn(root, name, text, privateTemp)
@@ -119,7 +120,7 @@ func replaceIn(root *os.Root, name, text string, private func(path string) error
 	if err != nil {
 		root.Remove(temp)
 	}
-	if info != nil && inUse(err) && overwrite(root, name, info, text) == nil {
+	if info != nil && (inUse(err) || errors.Is(err, syscall.EBUSY)) && overwrite(root, name, info, text) == nil {
 		return nil // the program that has the file open lets others write it
 	}
 	return err
