@@ -1773,7 +1773,7 @@ func TestEditorAgentNeverReady(t *testing.T) {
 		w := newWorld(t, silent)
 		w.setAgent(kind, "cat")
 		d := w.sit(kind, w.file("a.txt", "one\ntwo\nthree\n"))
-		d.ask(d.State.SetMaxWaits(30)) // the terminal opens meanwhile, and its mode would take the message's line
+		d.ask(d.State.SetMaxWaits(100)) // the terminal opens meanwhile, and its mode would take the message's line
 		d.press(h.send("why is this so?")...)
 		d.see("was not sent: @a.txt lines 1-2: why is this so?")
 	})

@@ -21,6 +21,13 @@ var isolatedSlots = make(chan struct{}, 4)
 // not, isolated runs the test again in a process that does, and reports false.
 func isolated(t *testing.T) bool {
 	t.Helper()
+	return isolatedIn(t, 1)
+}
+
+// isolatedIn is isolated for the one test that takes several slots, because it runs many agents at
+// the same time. Two such tests could wait for each other.
+func isolatedIn(t *testing.T, slots int) bool {
+	t.Helper()
 	if os.Getenv(isolatedEnv) != "" {
 		return true
 	}
@@ -34,8 +41,10 @@ func isolated(t *testing.T) bool {
 		}
 		t.Skipf("without root or unshare -rn: %v", err)
 	}
-	isolatedSlots <- struct{}{}
-	defer func() { <-isolatedSlots }()
+	for range slots {
+		isolatedSlots <- struct{}{}
+		defer func() { <-isolatedSlots }()
+	}
 	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), isolatedEnv+"=1", "POLLUX_BINARY="+polluxBinary)
 	if out, err := cmd.CombinedOutput(); err != nil {

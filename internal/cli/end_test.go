@@ -163,6 +163,7 @@ func TestKilledRunOfALauncher(t *testing.T) {
 	}
 	io.Copy(io.Discard, lines) // until the agent has ended, which has this pipe too
 	cmd.Wait()
+	systest.Until(t, func() bool { return len(p.files()) == 0 }) // the companion ends
 }
 
 // fakeProposal plays an agent that proposes a change and waits to be killed.
