@@ -60,8 +60,9 @@ type Bridge struct {
 }
 
 // New returns a bridge that asks the agent of cfg through runner, and the others through
-// the runners that cfg opens. If runner is nil, cfg opens that, too. New returns an error if a prompt template of the user is
-// invalid. If New succeeds, the bridge owns the runners, and [Bridge.Close] closes them.
+// the runners that cfg opens. If runner is nil, cfg opens that one, too. New returns an error
+// if a prompt template of the user is invalid. If New succeeds, the bridge owns the runners,
+// and [Bridge.Close] closes them.
 func New(runner agent.Runner, cfg Config) (*Bridge, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)

@@ -275,7 +275,8 @@ func (w *watcher) sees(s sight) (soon bool) {
 }
 
 // sees notes the state of a file, and reports whether the file has changed: it looks the same
-// twice and differs from what it was. A reader in the middle of a write would get half of it.
+// twice, or [emptiedLooks] times if it was emptied, and differs from what it was. A reader in
+// the middle of a write would get half of it.
 func (f *watched) sees(now fileState) bool {
 	switch {
 	case f.known == unseen:

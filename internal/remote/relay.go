@@ -45,7 +45,7 @@ var (
 	ErrUnanswered = errors.New("the companion has not answered every request: look at it with `pollux status` where it runs")
 )
 
-// A broken is an error of the companion's side of a relay, which has ended before the agent's.
+// broken marks an error of the companion's side of a relay, which ended before the agent's side.
 type broken struct{ error }
 
 func (b broken) Unwrap() error { return b.error }

@@ -51,7 +51,7 @@ func (a *Asked) Check(ctx context.Context, c *doctor.Checker) {
 		if a.Agent.Custom {
 			c.OK("unchecked", "Pollux does not know %s: not its version, login and tools, nor what it reads, runs and sends because of the project's hooks, plugins and servers", a.Agent.DisplayName)
 		}
-	case errors.As(err, &fault) && fault.Kind == agent.NotInstalled && c.Missing(): // which was said
+	case errors.As(err, &fault) && fault.Kind == agent.NotInstalled && c.Missing(): // Program has said so
 	case errors.As(err, &fault): // the agent itself works without the bridge
 		c.Warn(name, fault.Next(), "the bridge cannot ask %s: %s", a.Agent.DisplayName, doctor.Short(fault.What()))
 	default:

@@ -88,8 +88,9 @@ func ReplaceFile(path, text string) error {
 // so that a reader sees either the old content or the new one. If that would
 // break hard links, or lose the owner, extended attributes (on Linux) or data
 // streams (on Windows), or where it can make no file or not replace this one, as with a file
-// that is mounted into a container, it writes the old file in place instead. On Windows it also does if another program keeps the file open for longer than a
-// second, and where new files do not belong to their user, as on FAT and on many file servers.
+// that is mounted into a container, it writes the old file in place instead. On Windows it
+// also does if another program keeps the file open for longer than a second, and where new
+// files do not belong to their user, as on FAT and on many file servers.
 func ReplaceIn(root *os.Root, name, text string) error {
 	return replaceIn(root, name, text, privateTemp)
 }
@@ -121,7 +122,7 @@ func replaceIn(root *os.Root, name, text string, private func(path string) error
 		root.Remove(temp)
 	}
 	if info != nil && (inUse(err) || errors.Is(err, syscall.EBUSY)) && overwrite(root, name, info, text) == nil {
-		return nil // the program that has the file open lets others write it
+		return nil // a program that has the file open may let others write it, and a mounted file can be written
 	}
 	return err
 }

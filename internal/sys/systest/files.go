@@ -18,7 +18,8 @@ func Dir(t testing.TB) string {
 	return dir
 }
 
-// ShortDir returns a new directory for sockets: their paths must be short.
+// ShortDir returns a new directory for sockets: their paths must be short. It cannot use
+// disk.ShortTempDir, because the tests of disk use this package.
 func ShortDir(t testing.TB) string {
 	t.Helper()
 	parent := os.TempDir()

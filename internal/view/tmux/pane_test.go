@@ -421,7 +421,7 @@ func TestCommandOf(t *testing.T) {
 	}
 }
 
-// A busy machine is no reason to install ps.
+// If ps is only too slow, the error does not say to install it.
 func TestProcessesFail(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	late, cancel := context.WithCancel(t.Context())

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A Message is what an agent receives from a server.
+// A Message is a request, a notification or an answer that a server sends to its agent.
 type Message struct {
 	ID     *int            `json:"id"`
 	Method string          `json:"method"`
