@@ -179,15 +179,29 @@ func TestRelayWithoutPairs(t *testing.T) {
 	<-done
 }
 
-// A listener serves several agents at the same time, refuses other clients, and
-// leaves nothing behind.
-func TestListener(t *testing.T) {
+// listen returns the socket of a companion and a listener that leads to it. Both are closed at the
+// end of the test.
+func listen(t *testing.T) (companion net.Listener, f *Listener) {
+	t.Helper()
 	dir := systest.ShortDir(t)
 	t.Setenv("POLLUX_RUNTIME_DIR", filepath.Join(dir, "run"))
-	companion, err := sock.Listen(filepath.Join(dir, "companion.sock"))
+	path := filepath.Join(dir, "companion.sock")
+	companion, err := sock.Listen(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { companion.Close() })
+	if f, err = Listen(t.Context(), Target{Socket: path}, nil, unused{t}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.Close)
+	return companion, f
+}
+
+// A listener serves several agents at the same time, refuses other clients, and
+// leaves nothing behind.
+func TestListener(t *testing.T) {
+	companion, f := listen(t)
 	systest.Serve(t, companion, func(conn net.Conn) { // repeats what it receives
 		defer conn.Close()
 		r := bufio.NewReader(conn)
@@ -199,10 +213,6 @@ func TestListener(t *testing.T) {
 			fmt.Fprintf(conn, "heard %s", line)
 		}
 	})
-	f, err := Listen(t.Context(), Target{Socket: filepath.Join(dir, "companion.sock")}, nil, unused{t})
-	if err != nil {
-		t.Fatal(err)
-	}
 	if info, err := os.Stat(f.Socket); err != nil || !disk.Private(f.Socket, info) {
 		t.Errorf("the socket: %v, %v", info, err)
 	}
@@ -310,17 +320,7 @@ func TestListenerNoticesThatTheCompanionIsGone(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := systest.ShortDir(t)
-			t.Setenv("POLLUX_RUNTIME_DIR", filepath.Join(dir, "run"))
-			companion, err := sock.Listen(filepath.Join(dir, "companion.sock"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			f, err := Listen(t.Context(), Target{Socket: filepath.Join(dir, "companion.sock")}, nil, unused{t})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer f.Close()
+			companion, f := listen(t)
 			lose(companion)
 			conn, err := sock.Dial(t.Context(), f.Socket)
 			if err != nil {
@@ -342,18 +342,7 @@ func TestListenerNoticesALostConnection(t *testing.T) {
 		read int // bytes
 	}{"idle": {"", 0}, "reset": {"{}\n", 1}, "in a request": {call, len(call)}} {
 		t.Run(name, func(t *testing.T) {
-			dir := systest.ShortDir(t)
-			t.Setenv("POLLUX_RUNTIME_DIR", filepath.Join(dir, "run"))
-			companion, err := sock.Listen(filepath.Join(dir, "companion.sock"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer companion.Close()
-			f, err := Listen(t.Context(), Target{Socket: filepath.Join(dir, "companion.sock")}, nil, unused{t})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer f.Close()
+			companion, f := listen(t)
 			// connect returns both ends of an agent's connection that has carried a message.
 			connect := func() (agent, there net.Conn) {
 				t.Helper()
