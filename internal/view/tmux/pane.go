@@ -55,10 +55,7 @@ func (p *Pane) Command() string { return p.command }
 // no pane matches.
 func FindPane(ctx context.Context, pid int, commands, roots []string) (*Pane, error) {
 	panes := listPanes(ctx)
-	switch {
-	case ctx.Err() != nil:
-		return nil, errLate
-	case len(panes) == 0:
+	if len(panes) == 0 && ctx.Err() == nil { // otherwise there was no time to ask tmux
 		return nil, ErrNoPane
 	}
 	table, err := processes(ctx)
