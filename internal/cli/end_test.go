@@ -129,9 +129,7 @@ func TestKilledRun(t *testing.T) {
 	}
 	cmd.Wait()
 
-	for len(p.files()) > 0 { // the companion ends
-		time.Sleep(10 * time.Millisecond)
-	}
+	systest.Until(t, func() bool { return len(p.files()) == 0 }) // the companion ends
 	next, _ := p.standalone(t)
 	files := p.files()
 	if len(files) == 0 || slices.ContainsFunc(files, func(f string) bool { return slices.Contains(stale, f) }) {
