@@ -79,14 +79,6 @@ func (s screen) keys(keys string) {
 	}
 }
 
-// hold repeats a key, as a keyboard does while it is held.
-func (s screen) hold(key string, times int) {
-	s.w.t.Helper()
-	if err := s.Hold(times, 50*time.Millisecond, key); err != nil {
-		s.w.t.Fatal(err)
-	}
-}
-
 // screen starts a program in a terminal of the usual size.
 func (w *world) screen(env []string, argv ...string) screen {
 	w.t.Helper()

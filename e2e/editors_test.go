@@ -655,7 +655,7 @@ func TestVimCtrlC(t *testing.T) {
 		d.until("mode()", "i")
 		d.press("zz")
 		d.holds(d.State.Proposal, "zzone\ntwo\n")
-		if err := d.Hold(3, 200*time.Millisecond, "C-c"); err != nil {
+		if err := d.Hold(t.Context(), 3, 200*time.Millisecond, "C-c"); err != nil {
 			t.Fatal(err)
 		}
 		d.until("mode()", "n")
@@ -1281,7 +1281,7 @@ func TestEditorHeldKey(t *testing.T) {
 		d.propose(c, path, "two\n")
 		d.until(d.State.Shown, path)
 		d.enter()
-		if err := d.Hold(50, 100*time.Millisecond, h.held...); err != nil {
+		if err := d.Hold(t.Context(), 50, 100*time.Millisecond, h.held...); err != nil {
 			t.Fatal(err)
 		}
 		d.see(appeared)
@@ -1300,7 +1300,7 @@ func TestEditorTypesOn(t *testing.T) {
 		d.propose(c, path, "three\n")
 		d.holds(d.State.Proposal, "three\n")
 		d.until(d.State.Inside, "1")
-		if err := d.Hold(delay/100+10, 100*time.Millisecond, "Right", "Left"); err != nil {
+		if err := d.Hold(t.Context(), delay/100+10, 100*time.Millisecond, "Right", "Left"); err != nil {
 			t.Fatal(err)
 		}
 		if got := d.ask(d.State.Ready); got != "" {

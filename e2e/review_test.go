@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -8,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"pollux/internal/editor"
 	"pollux/internal/ide/geminiide/client"
@@ -283,20 +285,19 @@ func TestReviewPopupEditor(t *testing.T) {
 // keys, and the y of a word accepted a change that the user had not seen.
 func TestReviewPopupWhileTyping(t *testing.T) {
 	s := popup(t)
-	opened := make(chan error, 1)
-	go func() { opened <- s.cli.OpenDiff(s.w.context(), s.w.file("a.txt", "old\n"), "new\n") }()
-	ctx := s.w.context()
-	for !strings.Contains(s.Text(), "This change has just appeared") {
-		s.hold("y", 5)
-		if ctx.Err() != nil {
-			t.Fatal("the popup never asked to look at the change")
-		}
-	}
-	if err := <-opened; err != nil {
+	ctx, release := context.WithCancel(s.w.context())
+	defer release()
+	held := make(chan error, 1)
+	go func() { held <- s.Hold(ctx, 200, 100*time.Millisecond, "y") }()
+	if err := s.cli.OpenDiff(ctx, s.w.file("a.txt", "old\n"), "new\n"); err != nil {
 		t.Fatal(err)
 	}
-	s.hold("y", 30)
-	s.hold("q", 10)
+	s.see("This change has just appeared")
+	if err := s.Hold(ctx, 30, 50*time.Millisecond, "q"); err != nil {
+		t.Fatal(err)
+	}
+	release()
+	<-held
 	s.see("y accept") // the keyboard is at rest, and nothing was decided
 	s.keys("y")
 	if got := accepted(t, s.cli); got != "new\n" {

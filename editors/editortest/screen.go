@@ -45,7 +45,11 @@ func NewScreen(dir, cwd string, env []string, columns, lines int, argv ...string
 }
 
 func (s *Screen) tmux(args ...string) (string, error) {
-	cmd := exec.Command("tmux", append([]string{"-u", "-S", s.socket}, args...)...)
+	return s.tmuxContext(context.Background(), args...)
+}
+
+func (s *Screen) tmuxContext(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "tmux", append([]string{"-u", "-S", s.socket}, args...)...)
 	cmd.Env = s.env
 	out, err := cmd.CombinedOutput()
 	return string(out), err
@@ -78,16 +82,16 @@ func (s *Screen) Keys(names ...string) error {
 	return err
 }
 
-// Hold presses keys several times, with an interval after each. The terminal
-// measures the interval, so a busy machine does not stretch it.
-func (s *Screen) Hold(times int, interval time.Duration, names ...string) error {
+// Hold presses keys several times, with an interval after each, until the end of
+// ctx. The terminal measures the interval, so a busy machine does not stretch it.
+func (s *Screen) Hold(ctx context.Context, times int, interval time.Duration, names ...string) error {
 	press := append([]string{"send-keys", "--"}, names...)
 	pause := []string{";", "run-shell", "-d", fmt.Sprint(interval.Seconds()), ";"}
 	var args []string
 	for range times {
 		args = slices.Concat(args, press, pause)
 	}
-	out, err := s.tmux(args...)
+	out, err := s.tmuxContext(ctx, args...)
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}
