@@ -33,7 +33,7 @@ func (w *world) askable() []string {
 // The shell and an MCP client ask real agents by name, several at the same time, and in one
 // conversation, through the pool and behind the wall.
 func TestAskAny(t *testing.T) {
-	if !isolatedIn(t, 3) { // otherwise six agents may take longer to start than Pollux waits
+	if !isolatedAlone(t) { // otherwise six agents may take longer to start than Pollux waits
 		return
 	}
 	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {

@@ -21,17 +21,28 @@ var isolatedSlots = make(chan struct{}, 4)
 // not, isolated runs the test again in a process that does, and reports false.
 func isolated(t *testing.T) bool {
 	t.Helper()
-	return isolatedIn(t, 1)
-}
-
-// isolatedIn is isolated for the one test that takes several slots, because it runs many agents at
-// the same time. Two such tests could wait for each other.
-func isolatedIn(t *testing.T, slots int) bool {
-	t.Helper()
 	if os.Getenv(isolatedEnv) != "" {
 		return true
 	}
 	t.Parallel()
+	isolatedSlots <- struct{}{}
+	defer func() { <-isolatedSlots }()
+	runIsolated(t)
+	return false
+}
+
+// isolatedAlone is isolated for a test that needs the whole machine: no other runs meanwhile.
+func isolatedAlone(t *testing.T) bool {
+	t.Helper()
+	if os.Getenv(isolatedEnv) != "" {
+		return true
+	}
+	runIsolated(t)
+	return false
+}
+
+func runIsolated(t *testing.T) {
+	t.Helper()
 	self := systest.Self(t)
 	argv, err := realagents.Offline(self, "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=45m",
 		fmt.Sprintf("-test.short=%v", testing.Short()), "-screenshots="+*screenshots)
@@ -41,14 +52,9 @@ func isolatedIn(t *testing.T, slots int) bool {
 		}
 		t.Skipf("without root or unshare -rn: %v", err)
 	}
-	for range slots {
-		isolatedSlots <- struct{}{}
-		defer func() { <-isolatedSlots }()
-	}
 	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), isolatedEnv+"=1", "POLLUX_BINARY="+polluxBinary)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("in a network namespace: %v\n%s", err, out)
 	}
-	return false
 }
