@@ -1022,6 +1022,25 @@ func TestEditorSavesACopy(t *testing.T) {
 	})
 }
 
+// The user decides after Pollux was killed, and before the editor has noticed. In Vim the
+// request could not be written: the user had to leave an error of Vim's with Enter, and later
+// messages of the plugin did not appear.
+func TestVimDecidesAfterACrash(t *testing.T) {
+	eachVim(t, func(t *testing.T, kind editortest.Kind) {
+		d, _, path := idle(t, kind, "one\n")
+		for _, command := range []string{"reject", "accept"} {
+			d.review(d.cli(), path, "two\n")
+			d.enter()
+			old := d.companion()
+			kill := fmt.Sprintf("kill -9 %[1]d; until grep -q ^State:.Z /proc/%[1]d/status || ! test -e /proc/%[1]d; do :; done", old)
+			d.press(fmt.Sprintf(":let v:errmsg = '' | call system('%s') | Pollux %s", kill, command), "Enter")
+			waitFor(t, "another companion", func() bool { pid := d.companion(); return pid != 0 && pid != old })
+			d.until(d.State.Started, "1")
+			d.until("v:errmsg =~# '^E'", "0")
+		}
+	})
+}
+
 // :saveas in a proposal saves a copy too: afterwards, :w still accepts.
 func TestVimSavesAs(t *testing.T) {
 	eachVim(t, func(t *testing.T, kind editortest.Kind) {

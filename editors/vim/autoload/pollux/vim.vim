@@ -18,8 +18,14 @@ export def Start(argv: list<string>)
     exit_cb: (_, code) => pollux#client#Ended(code),
     stoponexit: '', # the end of its input ends it; Windows has no gentle signal
   })
-  if job_status(job) != 'run'
-    throw job_status(job)
+  Verify(job)
+enddef
+
+# Throws an error if a process was not started. job_status() would call exit_cb here if it has
+# ended already.
+def Verify(started: job)
+  if string(started) =~ 'fail$'
+    throw 'no process'
   endif
 enddef
 
@@ -39,25 +45,30 @@ enddef
 
 # Sends a notification or an answer.
 export def Send(message: dict<any>)
-  if ch_status(job_getchannel(job)) == 'open'
-    try
-      ch_sendexpr(job, message)
-    catch
-      pollux#client#Note(v:exception)
-    endtry
-  endif
+  Try(() => ch_sendexpr(job, message))
 enddef
 
 # Sends a request, and calls Done with the answer.
 export def Request(message: dict<any>, Done: func(any): any)
-  ch_sendexpr(job, message, {callback: (_, answer) => Done(answer)})
+  Try(() => ch_sendexpr(job, message, {callback: (_, answer) => Done(answer)}))
 enddef
 
 # Sends a request and returns the answer. Without one, it is an empty string or dictionary.
 export def Call(message: dict<any>): any
-  var answer = ch_evalexpr(job, message, {timeout: 5000})
+  var answer = Try(() => ch_evalexpr(job, message, {timeout: 5000}))
   redraw # otherwise messages received meanwhile can make Vim 9.2 wait for Enter
   return answer
+enddef
+
+# Writes to a process. It may have ended, and Vim has not noticed yet: after an error of Vim's,
+# the user would have to press Enter, and timers would not run.
+def Try(Write: func(): any): any
+  try
+    return Write()
+  catch
+    pollux#client#Note(v:exception)
+    return {}
+  endtry
 enddef
 
 # Runs a command in a directory. Calls Out with its output, and then Done with its exit code.
@@ -81,10 +92,11 @@ export def Run(argv: list<string>, directory: string, input: string, Out: func, 
     },
     close_cb: (_) => End(),
   })
-  if job_status(started) != 'run'
-    throw job_status(started)
-  endif
-  ch_sendraw(started, input)
+  Verify(started)
+  Try(() => {
+    ch_sendraw(started, input)
+    return {}
+  })
   ch_close_in(started)
   return started
 enddef
