@@ -67,9 +67,9 @@ func TestPageSaysAgentEndedOnce(t *testing.T) {
 	ended := change("b")
 	ended.State = editor.StateOrphaned
 	s := newStage(t, change("a"), ended)
-	s.page(shows("#path", "a.txt"), shows(".tags", "agent ended"))
-	s.tell(editor.MethodMessage, editor.Message{Level: "warning", Diff: "b", Text: "CLI 1, which proposed the change to b.txt, has ended."})
-	s.page(warnings(1), chromedp.Click(`//button[contains(., "b.txt")]`), shows("#orphaned", "has ended"), warnings(0))
+	s.page(shows("#path", "a.txt"), shows(".tags", "disconnected"))
+	s.tell(editor.MethodMessage, editor.Message{Level: "warning", Diff: "b", Text: "CLI 1, which proposed the change to b.txt, is disconnected."})
+	s.page(warnings(1), chromedp.Click(`//button[contains(., "b.txt")]`), shows("#orphaned", "is disconnected"), warnings(0))
 	s.settle()
 	s.page(chromedp.KeyEvent("r"), shows(".message.info", "The text for b.txt was discarded."))
 }

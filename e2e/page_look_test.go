@@ -96,7 +96,7 @@ func TestPageContrast(t *testing.T) {
 			check("conflict")
 			s.page(chromedp.Click(`//button[contains(., "b.txt")]`), shows("#path", "b.txt"), shows("#reject", "Discard"))
 			s.settle()
-			check("the agent has ended")
+			check("the agent is disconnected")
 			s.tell(editor.MethodDiffClose, editor.DiffClose{ID: "a", Reason: editor.ReasonClosed})
 			s.tell(editor.MethodDiffClose, editor.DiffClose{ID: "b", Reason: editor.ReasonClosed})
 			s.page(shows("#none", "No pending changes"))

@@ -131,7 +131,7 @@ func TestPageNarrow(t *testing.T) {
 			s.tell(editor.MethodDiffOpen, gone)
 			state("gone", "deleted", "deleted")
 			state("new", "new", "new file")
-			state("ended", "ended", "agent ended")
+			state("ended", "ended", "disconnected")
 			s.page(shows("#reject", "Leave it"), shows("#there", "This file was deleted outside Pollux."))
 			s.settle()
 			fits("outside")

@@ -836,7 +836,7 @@ is missing, the path has no start, and the rest is brief."
           (list "changed outside Pollux: " " (C-c C-c saves this text, C-c C-k keeps the file)" keys))
          ((equal state "orphaned")
           (list (format "%s proposed: " (pollux--diff-agent d))
-                " (agent has ended; C-c C-c saves, C-c C-k discards)" keys))
+                " (disconnected; C-c C-c saves, C-c C-k discards)" keys))
          (t
           (list (format "%s proposes: " (pollux--diff-agent d))
                 (if (pollux--diff-fixed d) " (read-only; C-c C-c accepts, C-c C-k rejects)"
@@ -1385,7 +1385,7 @@ A key that was meant for the text must not overwrite."
   (let* ((choices (mapcar (lambda (d)
                             (cons (format "%s  %s%s" (pollux--name d) (pollux--diff-agent d)
                                           (if (equal (pollux--diff-state d) "orphaned")
-                                              "  (agent has ended)" ""))
+                                              "  (disconnected)" ""))
                                   d))
                           pollux--diffs))
          (outside (mapcar (lambda (f)

@@ -146,7 +146,7 @@ func explainLeft(streams IO, ended bool) {
 	}
 	left := j.Left(strings.TrimSpace(told))
 	for _, e := range left[:min(len(left), maxLeft)] {
-		say(streams.Err, "you edited a change of %s, and the agent or Pollux ended before you decided: "+
+		say(streams.Err, "you edited a change of %s, and the agent disconnected or Pollux ended before you decided: "+
 			"`pollux journal restore %s` writes your text", termtext.Visible(paths.Short(e.Path)), e.ID)
 	}
 	if len(left) > 0 && ended {

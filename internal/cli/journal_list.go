@@ -44,7 +44,7 @@ After some seconds the list says how: "accepted in the terminal",
 "rejected in the terminal" or "withdrawn by the agent", or else
 what the file holds now`},
 	{journal.Superseded, sgrFaint, "the agent proposed another change to the file"},
-	{journal.Orphaned, sgrYellow, "the agent, the editor or Pollux ended before you decided"},
+	{journal.Orphaned, sgrYellow, "the agent disconnected, or the editor or Pollux ended, before you decided"},
 	{journal.Saved, sgrGreen, "Pollux wrote the file after the agent had ended"},
 	{journal.Failed, sgrRed, "no editor and no page could show it"},
 	{journal.Replaced, sgrFaint, "not a proposal: a file's text before a restore or an overwrite"},

@@ -88,7 +88,7 @@ func (d *diff) refusesLocked(ev *event) error {
 	case ev == evAccept && d.viewer != nil:
 		return errAlreadyMade
 	case ev == evAccept && d.state == journal.Orphaned:
-		return fmt.Errorf("%s, which proposed this, has ended: save it with diff/save, or discard it with diff/reject",
+		return fmt.Errorf("%s, which proposed this, is disconnected: save it with diff/save, or discard it with diff/reject",
 			d.agent)
 	case ev == evSave && d.state == journal.Open:
 		return fmt.Errorf("%s still waits for this diff: accept or reject it", d.agent)

@@ -28,7 +28,7 @@ import (
 //	         ├──────> Closed           │
 //	         │ fail                    │ the agent is notified: no view can show it
 //	         ├──────> Failed           │
-//	         │ gone            discard │ the agent has ended
+//	         │ gone            discard │ the agent is disconnected
 //	         └──────> Orphaned ────────┤
 //	                              save └──> Saved: Pollux wrote the file
 //
@@ -514,7 +514,7 @@ func (c *Companion) Disconnect(s Session) {
 			next = fmt.Sprintf("discard it, or write it with `pollux journal restore %s`", d.id)
 		}
 		c.show(editor.Message{Level: "warning", Diff: d.id, Text: fmt.Sprintf(
-			"%s, which proposed the change to %s, has ended. The proposal is kept: %s.", d.agent, d.path(), next)})
+			"%s, which proposed the change to %s, is disconnected. The proposal is kept: %s.", d.agent, d.path(), next)})
 	}
 }
 

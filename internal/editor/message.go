@@ -164,7 +164,7 @@ type ContextEvent struct {
 // States of a [Diff] as a client sees it.
 const (
 	StateOpen     = "open"
-	StateOrphaned = "orphaned" // the agent has ended: save or reject it
+	StateOrphaned = "orphaned" // the agent is disconnected: save or reject it
 	// StateAccepted: the user has accepted it, and the agent has to write the
 	// file. Nothing is left to decide.
 	StateAccepted = "accepted"

@@ -49,7 +49,7 @@ func (s Status) Describe(commands string) string {
 		case d.Notice != "":
 			state = "cannot be displayed (" + strings.TrimSpace(d.Notice) + "): answer in the agent's terminal; pending for"
 		case d.State == StateOrphaned:
-			state = "its agent has ended; pending for"
+			state = "its agent is disconnected; pending for"
 		case d.State == StateAccepted:
 			state = "accepted; waiting to be written for"
 		}

@@ -20,7 +20,7 @@ func TestStatusDescribe(t *testing.T) {
 		},
 	}
 	diffs := `  diff  /src/a  of Codex CLI, pending for 1m0s
-  diff  /src/b  of Gemini CLI 1, its agent has ended; pending for 1m0s
+  diff  /src/b  of Gemini CLI 1, its agent is disconnected; pending for 1m0s
   diff  /src/c  of the agent, accepted; waiting to be written for 1m0s
   diff  /src/d  of Codex CLI, cannot be displayed (binary): answer in the agent's terminal; pending for 1m0s
 `

@@ -541,7 +541,7 @@ function renderTags(box: Element, item: Item) {
     ["new", !diff.exists && !gone, "new file"],
     ["deleted", item.stale === "deleted" || gone, "deleted"],
     ["disk", item.stale === "disk" || (there && diff.exists && !gone), "changed on disk"],
-    ["ended", diff.state === "orphaned", "agent ended"],
+    ["ended", diff.state === "orphaned", "disconnected"],
     ["done", diff.state === "accepted", "accepted"],
     ["edited", fromLF(item.text, item.crlf) !== diff.proposed, "edited"],
   ];

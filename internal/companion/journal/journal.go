@@ -39,7 +39,7 @@ const (
 	Rejected   State = "rejected"
 	Superseded State = "superseded" // the agent made a new proposal for the file
 	Closed     State = "closed"     // the user answered in the agent's terminal
-	Orphaned   State = "orphaned"   // the agent ended before the user decided
+	Orphaned   State = "orphaned"   // the agent disconnected before the user decided
 	Saved      State = "saved"      // Pollux wrote the file after the agent had ended
 	Failed     State = "failed"     // no editor could show it
 	Replaced   State = "replaced"   // the content of a file before a restore

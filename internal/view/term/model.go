@@ -214,7 +214,7 @@ func (m *model) update(msg tea.Msg) tea.Cmd {
 				it.State = msg.State
 			}
 			if msg.State == editor.StateOrphaned {
-				m.message = fmt.Sprintf("%s, which proposed %s, has ended: y writes the file, r discards it",
+				m.message = fmt.Sprintf("%s, which proposed %s, is disconnected: y writes the file, r discards it",
 					it.AgentName(), filepath.Base(it.Path))
 			}
 			if msg.Content != nil {

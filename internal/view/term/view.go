@@ -297,7 +297,7 @@ func (it *item) state(agent bool) (text string) {
 	}
 	switch it.State {
 	case editor.StateOrphaned:
-		text += "  (the agent has ended)"
+		text += "  (the agent is disconnected)"
 	case editor.StateAccepted:
 		text += "  (accepted: waiting for the agent to write it)"
 	}

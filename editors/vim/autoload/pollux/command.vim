@@ -96,7 +96,7 @@ function! s:Line(choice) abort
     return fnamemodify(a:choice.path, ':~:.') .. '  ' .. a:choice.change .. ' outside Pollux'
   endif
   return pollux#diff#Name(a:choice) .. '  ' .. pollux#diff#Agent(a:choice)
-        \ .. (a:choice.diff.state ==# 'orphaned' ? '  (agent has ended)' : '')
+        \ .. (a:choice.diff.state ==# 'orphaned' ? '  (disconnected)' : '')
 endfunction
 
 function! s:Chosen(choice) abort

@@ -263,7 +263,7 @@ function! s:CaptionOf(d) abort
   elseif a:d.diff.state ==# 'outside'
     let [who, how] = ['changed outside Pollux: ', ' (:w saves this text, :q! keeps the file)']
   elseif a:d.diff.state ==# 'orphaned'
-    let [who, how] = [pollux#diff#Agent(a:d) .. ' proposed: ', ' (agent has ended; :w saves, :q! discards)']
+    let [who, how] = [pollux#diff#Agent(a:d) .. ' proposed: ', ' (disconnected; :w saves, :q! discards)']
   elseif has_key(a:d.diff, 'readOnly')
     let how = ' (read-only; :w accepts, :q! rejects)'
   endif
