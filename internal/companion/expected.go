@@ -53,7 +53,7 @@ type expected struct {
 
 	// Guarded by Companion.mu:
 	until time.Time // the end of its time; zero while the agent does not have the answer
-	gone  bool      // the agent ended before it had the answer
+	gone  bool      // the agent disconnected before it had the answer
 }
 
 func (x *expected) late() bool { return x.warning != nil }
@@ -213,7 +213,7 @@ func (c *Companion) unwritten(x *expected, now fileState) {
 	err := x.notWritten()
 	switch {
 	case x.gone:
-		err = errors.New("its agent ended before it received that")
+		err = errors.New("its agent disconnected before it received that")
 	case now != x.since && now != unseen:
 		err = errors.New("something else was written")
 	case now.readOnly:

@@ -178,7 +178,7 @@ func TestWhyUnwritten(t *testing.T) {
 
 		c.s.undelivered = true
 		c.accept(t, "c", "new", "mine")
-		c.wantClosed(t, editor.ReasonUnwritten, "its agent ended before")
+		c.wantClosed(t, editor.ReasonUnwritten, "its agent disconnected before")
 	})
 }
 

@@ -53,7 +53,7 @@ var ErrLater = errors.New("the call is answered later")
 
 var (
 	// ErrUndelivered reports that the session ended before the agent had a message.
-	ErrUndelivered  = errors.New("the agent ended before it received the message")
+	ErrUndelivered  = errors.New("the agent disconnected before it received the message")
 	errNotConnected = errors.New("not connected: send notifications/initialized first")
 	errTooMuch      = errors.New("too many calls wait: wait for the answers to some of them")
 )
