@@ -1022,21 +1022,30 @@ func TestEditorSavesACopy(t *testing.T) {
 	})
 }
 
-// The user decides after Pollux was killed, and before the editor has noticed. In Vim the
-// request could not be written: the user had to leave an error of Vim's with Enter, and later
-// messages of the plugin did not appear.
-func TestVimDecidesAfterACrash(t *testing.T) {
-	eachVim(t, func(t *testing.T, kind editortest.Kind) {
+// The user decides after Pollux was killed, and before the editor has noticed: the plugin
+// cannot write its request. In Vim the user had to leave an error of the editor's with Enter,
+// and later messages of the plugin did not appear.
+func TestEditorDecidesAfterACrash(t *testing.T) {
+	eachEditor(t, func(t *testing.T, kind editortest.Kind, _ hands) {
+		run, errors := ":let v:errmsg = '' | call system('%s') | Pollux %s", "v:errmsg =~# '^E'"
 		d, _, path := idle(t, kind, "one\n")
+		if kind.Name == "emacs" {
+			run = `(progn (call-process "sh" nil nil nil "-c" "%s") (pollux-%s))`
+			errors = `(with-current-buffer "*Messages*" (if (string-match-p "Process pollux not running" (buffer-string)) 1 0))`
+			d.ask("(progn (setq eval-expression-debug-on-error nil) 0)")
+		}
 		for _, command := range []string{"reject", "accept"} {
 			d.review(d.cli(), path, "two\n")
 			d.enter()
 			old := d.companion()
 			kill := fmt.Sprintf("kill -9 %[1]d; until grep -q ^State:.Z /proc/%[1]d/status || ! test -e /proc/%[1]d; do :; done", old)
-			d.press(fmt.Sprintf(":let v:errmsg = '' | call system('%s') | Pollux %s", kill, command), "Enter")
+			if kind.Name == "emacs" {
+				d.press("M-:")
+			}
+			d.press(fmt.Sprintf(run, kill, command), "Enter")
 			waitFor(t, "another companion", func() bool { pid := d.companion(); return pid != 0 && pid != old })
 			d.until(d.State.Started, "1")
-			d.until("v:errmsg =~# '^E'", "0")
+			d.until(errors, "0")
 		}
 	})
 }

@@ -188,12 +188,16 @@ that is already open stays as it is."
 Pass CALLBACK an error message or nil, and the result."
   (if (not pollux--connection)
       (funcall callback "Pollux is not running: use M-x pollux-start" nil)
-    (jsonrpc-async-request
-     pollux--connection method params
-     :timeout 40 ; a busy agent takes long to show what it was sent
-     :success-fn (lambda (result) (funcall callback nil result))
-     :error-fn (lambda (err) (funcall callback (plist-get err :message) nil))
-     :timeout-fn (lambda () (funcall callback "Pollux did not answer" nil)))))
+    (condition-case err
+        (jsonrpc-async-request
+         pollux--connection method params
+         :timeout 40 ; a busy agent takes long to show what it was sent
+         :success-fn (lambda (result) (funcall callback nil result))
+         :error-fn (lambda (err) (funcall callback (plist-get err :message) nil))
+         :timeout-fn (lambda () (funcall callback "Pollux did not answer" nil)))
+      (error ; it has exited, and `pollux--ended' comes later
+       (pollux--note "%s" (error-message-string err))
+       (funcall callback "Pollux has exited: see M-x pollux-log" nil)))))
 
 (defun pollux--call (method params)
   "Call METHOD with PARAMS and return the result, or signal a `user-error'."
@@ -214,7 +218,9 @@ Pass CALLBACK an error message or nil, and the result."
 (defun pollux--notify (method params)
   "Send Pollux the notification METHOD with PARAMS."
   (when (pollux-ready-p)
-    (jsonrpc-notify pollux--connection method params)))
+    (condition-case err
+        (jsonrpc-notify pollux--connection method params)
+      (error (pollux--note "%s" (error-message-string err)))))) ; as in `pollux--request'
 
 (defun pollux--on-request (_connection method params)
   "Answer Pollux's request of METHOD with PARAMS."
@@ -278,8 +284,7 @@ Pass CALLBACK an error message or nil, and the result."
               (setf (slot-value connection '-events-buffer-scrollback-size) 0)
             (setf (slot-value connection '-events-buffer-config) '(:size 0 :format full))))
         (setq pollux--connection connection)
-        (with-demoted-errors "pollux: %S" ; if it has exited already, `pollux--ended' reports why
-         (pollux--request
+        (pollux--request
          'initialize
          (list :protocol pollux--protocol
                :client (list :name "pollux.el" :version pollux--version)
@@ -291,7 +296,7 @@ Pass CALLBACK an error message or nil, and the result."
                :settings (append (list :includeIgnored (pollux--bool pollux-include-ignored)
                                        :reviewPage (pollux--bool pollux-review-page))
                                  pollux--previous))
-         #'pollux--initialized)))))))
+         #'pollux--initialized))))))
 
 (defun pollux--initialized (err result)
   "Handle ERR or RESULT, the answer to initialize."
