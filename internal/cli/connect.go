@@ -168,7 +168,7 @@ type published struct {
 	roots  []string          // the workspace, as seen from here
 	env    map[string]string // the variables that an agent needs to connect to it
 	gone   <-chan struct{}   // closed when the companion has gone
-	lost   <-chan struct{}   // closed when an agent has lost its connection
+	lost   <-chan struct{}   // has a value for each time that an agent has lost its connection
 }
 
 // withRemote publishes a remote companion on this machine while f runs. A signal ends the

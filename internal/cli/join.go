@@ -121,6 +121,29 @@ func noticeEnd(wait, ended func()) (expect func()) {
 	return func() { expected.Store(true) }
 }
 
+// noticeLosses calls lost each time that the agent has lost a remote companion, until stop is
+// called. The agent may connect again in between. The connection is lost before a companion
+// counts as gone, unless the agent was not connected.
+func noticeLosses(p published, lost func()) (stop func()) {
+	done := make(chan struct{})
+	go func() {
+		for noticed := false; ; noticed = true {
+			select {
+			case <-p.lost:
+				lost()
+			case <-p.gone:
+				if !noticed {
+					lost()
+				}
+				return
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() { close(done) }
+}
+
 // redrawTimeout is how long an agent that has lost its companion may take to say so.
 const redrawTimeout = time.Second
 

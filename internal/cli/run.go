@@ -127,12 +127,7 @@ func (r *running) runAttached(ctx context.Context, s session) error {
 			ctx, stop := leaveInterruptToAgent(ctx)
 			defer stop()
 			say(r.streams.Err, "connected to the companion of %s", p.editor)
-			defer noticeEnd(func() {
-				select {
-				case <-p.gone:
-				case <-p.lost:
-				}
-			}, ended)()
+			defer noticeLosses(p, ended)()
 			return s.run(ctx, r.streams, p.env)
 		})
 	}

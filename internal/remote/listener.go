@@ -28,10 +28,9 @@ type Listener struct {
 	cancel   context.CancelFunc
 	group    sync.WaitGroup
 
-	gone  chan struct{} // closed when the companion has gone
-	lose  func()        // closes gone
-	lost  chan struct{} // closed when an agent has lost its connection
-	noted func()        // closes lost
+	gone chan struct{} // closed when the companion has gone
+	lose func()        // closes gone
+	lost chan struct{} // has a value if an agent has lost its connection
 }
 
 // Listen opens a listener in the user's own directory. The caller must close it.
@@ -42,10 +41,9 @@ func Listen(ctx context.Context, target Target, paths Paths, protocol Protocol) 
 	}
 	l := &Listener{
 		Socket: path, target: target, paths: paths, protocol: protocol,
-		gone: make(chan struct{}), lost: make(chan struct{}),
+		gone: make(chan struct{}), lost: make(chan struct{}, 1),
 	}
 	l.lose = sync.OnceFunc(func() { close(l.gone) })
-	l.noted = sync.OnceFunc(func() { close(l.lost) })
 	ctx, l.cancel = context.WithCancel(ctx)
 	l.group.Go(func() {
 		sock.ServeConns(ctx, socket, func(conn net.Conn) { l.serve(ctx, conn) })
@@ -61,8 +59,9 @@ func Listen(ctx context.Context, target Target, paths Paths, protocol Protocol) 
 // come back, so for such a target the channel is never closed.
 func (l *Listener) Gone() <-chan struct{} { return l.gone }
 
-// Lost returns a channel that is closed when the connection of an agent has ended on the
-// other side: the companion has ended, or the network has failed.
+// Lost returns a channel with a value for each time that the connection of an agent has ended
+// on the other side: the companion has ended, or the network has failed. Losses that no one has
+// received yet count as one.
 func (l *Listener) Lost() <-chan struct{} { return l.lost }
 
 // Close ends all connections and removes the socket.
@@ -100,7 +99,10 @@ func (l *Listener) serve(ctx context.Context, agent net.Conn) {
 	if err == nil {
 		err = Relay(ctx, agent, companion, l.paths, l.protocol)
 		if _, ok := errors.AsType[broken](err); ok && ctx.Err() == nil {
-			l.noted()
+			select {
+			case l.lost <- struct{}{}:
+			default:
+			}
 		}
 		if !errors.Is(err, ErrSilent) {
 			return
