@@ -21,6 +21,7 @@ import (
 
 	"pollux/internal/editor"
 	"pollux/internal/ide/geminiide/client"
+	"pollux/internal/sys/proc"
 	"pollux/internal/sys/systest"
 )
 
@@ -156,12 +157,31 @@ func TestKilledRunOfALauncher(t *testing.T) {
 	file := filepath.Join(p.project, "a.txt")
 	cmd, lines := p.start(t, (*exec.Cmd).StdoutPipe, "proposed", "run", "--no-browser", "--",
 		"sh", "-c", `stub propose "$0" text & wait`, file)
+	companion := companionPID(t)
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	io.Copy(io.Discard, lines) // until the agent has ended, which has this pipe too
 	cmd.Wait()
-	systest.Until(t, func() bool { return len(p.files()) == 0 }) // the companion ends
+	systest.Until(t, func() bool { return proc.Ended(companion) })
+	if left := p.files(); len(left) > 0 {
+		t.Errorf("the companion has left %q", left)
+	}
+}
+
+// companionPID returns the process of the only companion.
+func companionPID(t *testing.T) int {
+	t.Helper()
+	sockets, err := editor.Sockets()
+	if err != nil || len(sockets) != 1 {
+		t.Fatalf("the companions' sockets are %q, %v", sockets, err)
+	}
+	name, _, _ := strings.Cut(filepath.Base(sockets[0]), "-")
+	pid, err := strconv.Atoi(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
 }
 
 // fakeProposal plays an agent that proposes a change and waits to be killed.
