@@ -919,6 +919,12 @@ func (d *desk) crash() {
 	d.t.Helper()
 	old := d.companion()
 	send(d.t, old, syscall.SIGKILL)
+	d.restarts(old)
+}
+
+// restarts waits until the editor has started a companion other than the old one.
+func (d *desk) restarts(old int) {
+	d.t.Helper()
 	waitFor(d.t, "a new one", func() bool { pid := d.companion(); return pid != 0 && pid != old })
 	d.until(d.State.Started, "1")
 }
@@ -1023,8 +1029,8 @@ func TestEditorSavesACopy(t *testing.T) {
 }
 
 // The user decides after Pollux was killed, and before the editor has noticed: the plugin
-// cannot write its request. In Vim the user had to leave an error of the editor's with Enter,
-// and later messages of the plugin did not appear.
+// cannot write its request. In Vim the user had to press Enter at Vim's own error, and later
+// messages of the plugin did not appear.
 func TestEditorDecidesAfterACrash(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, _ hands) {
 		run, errors := ":let v:errmsg = '' | call system('%s') | Pollux %s", "v:errmsg =~# '^E'"
@@ -1043,8 +1049,7 @@ func TestEditorDecidesAfterACrash(t *testing.T) {
 				d.press("M-:")
 			}
 			d.press(fmt.Sprintf(run, kill, command), "Enter")
-			waitFor(t, "another companion", func() bool { pid := d.companion(); return pid != 0 && pid != old })
-			d.until(d.State.Started, "1")
+			d.restarts(old)
 			d.until(errors, "0")
 		}
 	})

@@ -21,14 +21,12 @@ var isolatedSlots = make(chan struct{}, 4)
 // not, isolated runs the test again in a process that does, and reports false.
 func isolated(t *testing.T) bool {
 	t.Helper()
-	if os.Getenv(isolatedEnv) != "" {
-		return true
+	if os.Getenv(isolatedEnv) == "" {
+		t.Parallel()
+		isolatedSlots <- struct{}{}
+		defer func() { <-isolatedSlots }()
 	}
-	t.Parallel()
-	isolatedSlots <- struct{}{}
-	defer func() { <-isolatedSlots }()
-	runIsolated(t)
-	return false
+	return isolatedAlone(t)
 }
 
 // isolatedAlone is isolated for a test that needs the whole machine: no other runs meanwhile.
@@ -37,12 +35,6 @@ func isolatedAlone(t *testing.T) bool {
 	if os.Getenv(isolatedEnv) != "" {
 		return true
 	}
-	runIsolated(t)
-	return false
-}
-
-func runIsolated(t *testing.T) {
-	t.Helper()
 	self := systest.Self(t)
 	argv, err := realagents.Offline(self, "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=45m",
 		fmt.Sprintf("-test.short=%v", testing.Short()), "-screenshots="+*screenshots)
@@ -57,4 +49,5 @@ func runIsolated(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("in a network namespace: %v\n%s", err, out)
 	}
+	return false
 }

@@ -63,7 +63,7 @@ func TestPageSaysWhatBecameOfChanges(t *testing.T) {
 }
 
 // The end of an agent was said twice, and its discarded text was called rejected.
-func TestPageSaysAgentEndedOnce(t *testing.T) {
+func TestPageSaysDisconnectedOnce(t *testing.T) {
 	ended := change("b")
 	ended.State = editor.StateOrphaned
 	s := newStage(t, change("a"), ended)

@@ -219,11 +219,6 @@ func TestReviewEndsWhileEditing(t *testing.T) {
 
 // popup starts `pollux run --review popup` in tmux. The assignments, as a shell reads
 // them, are in the environment of Pollux but not in that of tmux.
-func popup(t *testing.T, assignments ...string) *seat {
-	t.Helper()
-	return newWorld(t, silent).popup(assignments...)
-}
-
 func (w *world) popup(assignments ...string) *seat {
 	t := w.t
 	t.Helper()
@@ -263,7 +258,7 @@ func (w *world) popup(assignments ...string) *seat {
 // In tmux a popup opens when a change waits, and opens again for a change that
 // arrives while the first popup closes.
 func TestReviewPopup(t *testing.T) {
-	s := popup(t)
+	s := newWorld(t, silent).popup()
 	for i := range 5 {
 		name := fmt.Sprintf("f%d.txt", i)
 		s.open(s.w.file(name, "old\n"), "new\n")
@@ -276,7 +271,7 @@ func TestReviewPopup(t *testing.T) {
 
 // A popup opens the editor of the shell that started Pollux, not of tmux's server.
 func TestReviewPopupEditor(t *testing.T) {
-	s := popup(t, `EDITOR='echo "mine, $LC_MESSAGES" >'`, "LC_MESSAGES=of-the-caller")
+	s := newWorld(t, silent).popup(`EDITOR='echo "mine, $LC_MESSAGES" >'`, "LC_MESSAGES=of-the-caller")
 	s.open(s.w.file("a.txt", "old\n"), "new\n")
 	s.keys("e")
 	s.see("*mine, of-the-caller")

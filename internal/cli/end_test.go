@@ -122,6 +122,7 @@ func TestKilledRun(t *testing.T) {
 	if len(stale) == 0 {
 		t.Fatal("there is no discovery file")
 	}
+	companion := companionPID(t)
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +131,7 @@ func TestKilledRun(t *testing.T) {
 	}
 	cmd.Wait()
 
-	systest.Until(t, func() bool { return len(p.files()) == 0 }) // the companion ends
+	p.ends(t, companion)
 	next, _ := p.standalone(t)
 	files := p.files()
 	if len(files) == 0 || slices.ContainsFunc(files, func(f string) bool { return slices.Contains(stale, f) }) {
@@ -163,6 +164,12 @@ func TestKilledRunOfALauncher(t *testing.T) {
 	}
 	io.Copy(io.Discard, lines) // until the agent has ended, which has this pipe too
 	cmd.Wait()
+	p.ends(t, companion)
+}
+
+// ends waits for the end of a companion, which has then removed its discovery files.
+func (p place) ends(t *testing.T, companion int) {
+	t.Helper()
 	systest.Until(t, func() bool { return proc.Ended(companion) })
 	if left := p.files(); len(left) > 0 {
 		t.Errorf("the companion has left %q", left)

@@ -45,7 +45,7 @@ var (
 	ErrUnanswered = errors.New("the companion has not answered every request: look at it with `pollux status` where it runs")
 )
 
-// broken marks an error of the companion's side of a relay, which ended before the agent's side.
+// broken marks an error on the companion's side of a relay if that side ended first.
 type broken struct{ error }
 
 func (b broken) Unwrap() error { return b.error }

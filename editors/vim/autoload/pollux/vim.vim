@@ -60,8 +60,8 @@ export def Call(message: dict<any>): any
   return answer
 enddef
 
-# Writes to a process. It may have ended, and Vim has not noticed yet: after an error of Vim's,
-# the user would have to press Enter, and timers would not run.
+# Writes to a process that may have ended before Vim noticed. If the error were not caught, the
+# user would have to press Enter, and Vim would not run timers.
 def Try(Write: func(): any): any
   try
     return Write()
