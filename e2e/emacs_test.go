@@ -200,6 +200,35 @@ func TestEmacsElsewhere(t *testing.T) {
 	}
 }
 
+// A daemon may have no frame that the user sees. A change that an agent proposes then, or whose
+// frame was closed, is shown in the next frame.
+func TestEmacsDaemon(t *testing.T) {
+	w := newWorld(t, silent)
+	path := w.file("a.txt", "one\n")
+	d := w.sit(kindOf("emacs"), "--fg-daemon")
+	c := d.cli()
+	d.propose(c, path, "two\n")
+	d.until(d.State.Waiting, "1")
+	socket := d.ask(`(expand-file-name server-name server-socket-dir)`)
+	for range 2 {
+		frame := w.screen(nil, "emacsclient", "-s", socket, "-t", path)
+		frame.see("C-c C-c accepts")
+		d.shows(path)
+		frame.press("C-x", "C-c")
+		d.until(d.State.Shown, "")
+	}
+	frame := w.screen(nil, "emacsclient", "-s", socket, "-t", path)
+	d.shows(path)
+	frame.press("M-x")
+	frame.keys("pollux-next")
+	frame.press("Enter")
+	d.until(d.State.Inside, "1")
+	frame.press("C-c", "C-c")
+	if text := written(t, c, path); text != "two\n" {
+		t.Errorf("accepted %q", text)
+	}
+}
+
 // Ediff takes all windows. They come back when it ends, or when the user has decided: the control
 // panel of a change that was gone stayed, and the agent's terminal was out of sight. A change that
 // was in Ediff before is shown there again, with the file as it is then.

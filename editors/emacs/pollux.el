@@ -525,6 +525,7 @@ user is asking the agent about that file."
     (post-command-hook . pollux--command-done)
     (window-selection-change-functions . pollux--soon)
     (window-buffer-change-functions . pollux--listed)
+    (after-delete-frame-functions . pollux--frame-deleted)
     (find-file-hook . pollux--listed)
     (kill-buffer-hook . pollux--listed)
     (after-save-hook . pollux--listed)
@@ -1226,12 +1227,8 @@ A key that was meant for the text must not overwrite."
        ((pollux--replace d))
        ((equal (pollux--diff-state d) "outside") ; the user has chosen it
         (pollux-review d))
-       (pollux--shown)
-       ((active-minibuffer-window)
-        ;; The minibuffer restores the windows when it exits.
-        (add-hook 'minibuffer-exit-hook #'pollux--show-later))
-       (t
-        (pollux--try d)))
+       ((not pollux--shown)
+        (pollux--show-soon d)))
       (force-mode-line-update t)
       (run-hooks 'pollux-diff-opened-hook))))
 
@@ -1244,14 +1241,29 @@ A key that was meant for the text must not overwrite."
   "Show the oldest pending diff, unless one is shown."
   (pollux--forget-hidden)
   (when (and pollux--diffs (not pollux--shown))
-    (if (active-minibuffer-window)
-        (add-hook 'minibuffer-exit-hook #'pollux--show-later)
-      (pollux--try (car pollux--diffs)))))
+    (pollux--show-soon (car pollux--diffs))))
+
+(defun pollux--show-soon (d)
+  "Show D, or wait until there is a place for it."
+  (cond
+   ((active-minibuffer-window)
+    ;; The minibuffer restores the windows when it exits.
+    (add-hook 'minibuffer-exit-hook #'pollux--show-later))
+   ((equal (terminal-name) "initial_terminal") ; a daemon without a frame
+    (add-hook 'server-after-make-frame-hook #'pollux--show-later))
+   (t
+    (pollux--try d))))
 
 (defun pollux--show-later ()
-  "Show the next diff once the minibuffer is left."
+  "Show the next diff once the minibuffer is left, or a frame is made."
   (remove-hook 'minibuffer-exit-hook #'pollux--show-later)
+  (remove-hook 'server-after-make-frame-hook #'pollux--show-later)
   (run-at-time 0 nil #'pollux--show-next))
+
+(defun pollux--frame-deleted (&rest _)
+  "Show the diff elsewhere if the frame that showed it was deleted."
+  (when (and pollux--shown (not (pollux--visible pollux--shown)))
+    (pollux--show-later)))
 
 (defun pollux--close-diff (id reason)
   "Handle diff/close: the diff with ID was closed for REASON; return its text."
