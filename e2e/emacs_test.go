@@ -200,8 +200,8 @@ func TestEmacsElsewhere(t *testing.T) {
 	}
 }
 
-// A daemon may have no frame that the user sees. A change that an agent proposes then, or whose
-// frame was closed, is shown in the next frame.
+// A daemon may have no frame that the user sees. A change that an agent proposes then is shown in
+// the next frame, and one whose frame was closed in another.
 func TestEmacsDaemon(t *testing.T) {
 	w := newWorld(t, silent)
 	path := w.file("a.txt", "one\n")
@@ -210,15 +210,22 @@ func TestEmacsDaemon(t *testing.T) {
 	d.propose(c, path, "two\n")
 	d.until(d.State.Waiting, "1")
 	socket := d.ask(`(expand-file-name server-name server-socket-dir)`)
-	for range 2 {
-		frame := w.screen(nil, "emacsclient", "-s", socket, "-t", path)
+	open := func() screen { return w.screen(nil, "emacsclient", "-s", socket, "-t", path) }
+	shows := func(frame screen) {
+		t.Helper()
 		frame.see("C-c C-c accepts")
 		d.shows(path)
-		frame.press("C-x", "C-c")
-		d.until(d.State.Shown, "")
 	}
-	frame := w.screen(nil, "emacsclient", "-s", socket, "-t", path)
-	d.shows(path)
+	first := open()
+	shows(first)
+	second := open()
+	second.see("Pollux[1]")
+	first.Close()
+	shows(second)
+	second.Close()
+	d.until(d.State.Shown, "")
+	frame := open()
+	shows(frame)
 	frame.press("M-x")
 	frame.keys("pollux-next")
 	frame.press("Enter")

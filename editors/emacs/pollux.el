@@ -1245,14 +1245,22 @@ A key that was meant for the text must not overwrite."
 
 (defun pollux--show-soon (d)
   "Show D, or wait until there is a place for it."
-  (cond
-   ((active-minibuffer-window)
-    ;; The minibuffer restores the windows when it exits.
-    (add-hook 'minibuffer-exit-hook #'pollux--show-later))
-   ((equal (terminal-name) "initial_terminal") ; a daemon without a frame
-    (add-hook 'server-after-make-frame-hook #'pollux--show-later))
-   (t
-    (pollux--try d))))
+  (let ((frame (pollux--frame)))
+    (cond
+     ((active-minibuffer-window)
+      ;; The minibuffer restores the windows when it exits.
+      (add-hook 'minibuffer-exit-hook #'pollux--show-later))
+     ((not frame)
+      (add-hook 'server-after-make-frame-hook #'pollux--show-later))
+     (t
+      (with-selected-frame frame (pollux--try d))))))
+
+(defun pollux--frame ()
+  "Return the selected frame, or another one that the user sees.
+A daemon has a frame that nobody sees, and may have no other."
+  (seq-find (lambda (frame)
+              (not (equal (terminal-name (frame-terminal frame)) "initial_terminal")))
+            (cons (selected-frame) (frame-list))))
 
 (defun pollux--show-later ()
   "Show the next diff once the minibuffer is left, or a frame is made."
