@@ -210,27 +210,34 @@ func TestEmacsDaemon(t *testing.T) {
 	d.propose(c, path, "two\n")
 	d.until(d.State.Waiting, "1")
 	socket := d.ask(`(expand-file-name server-name server-socket-dir)`)
-	open := func() screen { return w.screen(nil, "emacsclient", "-s", socket, "-t", path) }
+	open := func(name string) screen { return w.screen(nil, "emacsclient", "-s", socket, "-t", name) }
 	shows := func(frame screen) {
 		t.Helper()
 		frame.see("C-c C-c accepts")
 		d.shows(path)
 	}
-	first := open()
+	next := func(frame screen) {
+		t.Helper()
+		frame.press("M-x")
+		frame.keys("pollux-next")
+		frame.press("Enter")
+		d.until(d.State.Inside, "1")
+	}
+	first := open("a.txt")
 	shows(first)
-	second := open()
+	second := open("b.txt")
 	second.see("Pollux[1]")
-	first.Close()
+	next(second)
 	shows(second)
-	second.Close()
+	waitFor(t, "the first frame's windows", func() bool { return !strings.Contains(first.Text(), "C-c C-c accepts") })
+	second.press("C-x", "C-c")
+	shows(first)
+	first.Close()
 	d.until(d.State.Shown, "")
-	frame := open()
-	shows(frame)
-	frame.press("M-x")
-	frame.keys("pollux-next")
-	frame.press("Enter")
-	d.until(d.State.Inside, "1")
-	frame.press("C-c", "C-c")
+	last := open("a.txt")
+	shows(last)
+	next(last)
+	last.press("C-c", "C-c")
 	if text := written(t, c, path); text != "two\n" {
 		t.Errorf("accepted %q", text)
 	}

@@ -1253,7 +1253,8 @@ A key that was meant for the text must not overwrite."
      ((not frame)
       (add-hook 'server-after-make-frame-hook #'pollux--show-later))
      (t
-      (with-selected-frame frame (pollux--try d))))))
+      (select-frame frame)
+      (pollux--try d)))))
 
 (defun pollux--frame ()
   "Return the selected frame, or another one that the user sees.
