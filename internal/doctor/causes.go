@@ -194,19 +194,24 @@ func (c *Checker) NotInstalled(title, command, install string) {
 // Missing reports whether the part's agent is not installed, as [Checker.NotInstalled] has said.
 func (c *Checker) Missing() bool { return c.install != "" }
 
-// None reports that an agent finds no companion here. If no agent was named, that is no
-// failure: it has not been started.
+// None reports that an agent finds no companion here. If none runs and no agent was named,
+// that is no failure: it has not been started. A companion that runs may have no file for an
+// agent that was not installed when it looked.
 func (c *Checker) None(command string) {
-	if c.Overview {
+	next, text := StartWith(command), "no companion is running for "+c.Dir
+	switch r := c.RunningHere(); {
+	case r != nil:
+		next = "restart that companion"
+		text = fmt.Sprintf("the companion of %s is running for this folder, but %s does not find it", Short(r.Editor.DisplayName), command)
+	case c.Overview:
 		c.none = true
 		c.OK("companion", "no companion is running here; `pollux run %s` starts both", command)
 		return
 	}
-	next := StartWith(command)
 	if c.Missing() {
 		next = c.install + ", then " + next
 	}
-	c.Fail("companion", next, "no companion is running for %s", c.Dir)
+	c.Fail("companion", next, "%s", text)
 }
 
 // OwnDirectory checks that a directory of companions belongs to the user. It returns nil if

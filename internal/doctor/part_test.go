@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"pollux/internal/agent/agenttest"
+	"pollux/internal/editor"
 )
 
 // Without arguments, what is not installed is left out, and agents are listed. What is in
@@ -90,13 +91,26 @@ func TestNone(t *testing.T) {
 func TestNoneWithoutAgent(t *testing.T) {
 	missing := func(_ context.Context, c *Checker) { c.NotInstalled("One", "one", "npm install one") }
 	none := func(_ context.Context, c *Checker) { c.None("x") }
-	report := Examine(t.Context(), Config{Dir: "/x"}, []Part{
-		{Name: "one", Checks: []Check{missing, none}}, {Name: "two", Checks: []Check{none}},
-	})
-	for i, want := range []string{"npm install one", "npm install one, then " + StartWith("x"), StartWith("x")} {
-		if got := report.Findings[i].Next; got != want {
-			t.Errorf("finding %d: next is %q, want %q", i, got, want)
-		}
+	parts := []Part{{Name: "one", Checks: []Check{missing, none}}, {Name: "two", Checks: []Check{none}}}
+	here := editor.Running{Status: editor.Status{Editor: editor.Info{DisplayName: "Vim"}, Roots: []string{"/x"}}}
+	for name, tt := range map[string]struct {
+		running    []editor.Running
+		text, next string
+	}{
+		"none":                  {nil, "no companion is running for /x", StartWith("x")},
+		"one that is not found": {[]editor.Running{here}, "the companion of Vim is running for this folder, but x does not find it", "restart that companion"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := Examine(t.Context(), Config{Dir: "/x", Running: tt.running}, parts).Findings
+			for i, want := range []string{"npm install one", "npm install one, then " + tt.next, tt.next} {
+				if all[i].Next != want {
+					t.Errorf("finding %d: next is %q, want %q", i, all[i].Next, want)
+				}
+			}
+			if all[2].Text != tt.text {
+				t.Errorf("found %q, want %q", all[2].Text, tt.text)
+			}
+		})
 	}
 }
 

@@ -164,7 +164,7 @@ func TestClaude(t *testing.T) {
 		}, []string{"failed port"}},
 		"a companion without its lock": {func(r *room) {
 			r.running = []editor.Running{{Status: editor.Status{Page: true, Roots: []string{r.project}}}}
-		}, []string{"failed lock"}},
+		}, []string{"failed companion"}},
 		"a directory that is a file": {func(r *room) {
 			dir := filepath.Join(r.home, ".claude", "ide")
 			systest.Remove(r.t, dir)

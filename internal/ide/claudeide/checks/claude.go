@@ -208,13 +208,7 @@ func (c *claude) explainNone() {
 			common = append(common, &l.Lock)
 		}
 	}
-	r := c.RunningHere()
-	switch {
-	case doctor.First(c.Checker, unmatched, locks...), doctor.First(c.Checker, doctor.Locks, common...):
-	case r != nil:
-		c.Fail("lock", "restart that companion", "the companion of %s is running for this folder, but has no lock file that matches",
-			doctor.Short(r.Editor.DisplayName))
-	default:
+	if !doctor.First(c.Checker, unmatched, locks...) && !doctor.First(c.Checker, doctor.Locks, common...) {
 		c.None(claudeide.ClaudeCommand)
 	}
 }
