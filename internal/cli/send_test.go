@@ -44,9 +44,7 @@ func TestFileAndLines(t *testing.T) {
 	for _, tt := range tests {
 		path, line, end, err := fileAndLines(tt.arg, tt.plain)
 		if tt.wrong {
-			if err == nil || !strings.Contains(err.Error(), "write FILE:LINE or FILE:LINE-END") {
-				t.Errorf("%s: %v", tt.arg, err)
-			}
+			systest.WantError(t, err, "write FILE:LINE or FILE:LINE-END")
 			continue
 		}
 		if err != nil || path != filepath.Join(dir, tt.path) || line != tt.line || end != tt.end {

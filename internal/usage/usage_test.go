@@ -274,17 +274,9 @@ func TestProcesses(t *testing.T) {
 // TestUnwritable checks that a call never fails because it cannot be recorded, and
 // that the user is warned once, without paths.
 func TestUnwritable(t *testing.T) {
-	check := func(t *testing.T, err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	for name, spoil := range map[string]func(t *testing.T, dir string){
-		"directory is a file": func(t *testing.T, dir string) { check(t, os.WriteFile(dir, nil, 0o600)) },
-		"file is a directory": func(t *testing.T, dir string) {
-			check(t, os.MkdirAll(filepath.Join(dir, "2026-03.jsonl"), 0o700))
-		},
+		"directory is a file":    func(t *testing.T, dir string) { systest.WriteFile(t, dir, "") },
+		"file is a directory":    func(t *testing.T, dir string) { systest.MakeDir(t, filepath.Join(dir, "2026-03.jsonl")) },
 		"directory is elsewhere": func(t *testing.T, dir string) { systest.Link(t, t.TempDir(), dir) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -304,9 +296,8 @@ func TestUnwritable(t *testing.T) {
 func TestUnreadable(t *testing.T) {
 	dir := t.TempDir()
 	systest.MakeDir(t, filepath.Join(dir, "2026-03.jsonl"))
-	if _, err := Read(dir, 1, noon); err == nil || !strings.Contains(err.Error(), "make it readable, or delete it") {
-		t.Errorf("the error is %v", err)
-	}
+	_, err := Read(dir, 1, noon)
+	systest.WantError(t, err, "make it readable, or delete it")
 }
 
 // TestOldMonths checks that the files of MaxDays stay and older ones go, and that

@@ -26,11 +26,13 @@ func Receive[T any](t testing.TB, c <-chan T) T {
 	}
 }
 
-// WantError fails the test unless an error has a text.
-func WantError(t testing.TB, err error, text string) {
+// WantError fails the test unless an error has these texts.
+func WantError(t testing.TB, err error, texts ...string) {
 	t.Helper()
-	if err == nil || !strings.Contains(err.Error(), text) {
-		t.Errorf("the error is %v, want %q", err, text)
+	for _, text := range texts {
+		if err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("the error is %v, want %q", err, text)
+		}
 	}
 }
 

@@ -204,9 +204,7 @@ func TestInstallFails(t *testing.T) {
 	} {
 		data := withNPM(t, tt.npm)
 		_, err := Install(t.Context(), func() {})
-		if err == nil || !strings.Contains(err.Error(), tt.says) {
-			t.Errorf("%+v: %v, want %q", tt.npm, err, tt.says)
-		}
+		systest.WantError(t, err, tt.says)
 		if names := left(t, data); len(names) > 0 {
 			t.Errorf("%+v: left %v", tt.npm, names)
 		}
