@@ -11,6 +11,7 @@ import (
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/agents"
+	"pollux/internal/sys/systest"
 )
 
 // threeAgents configures a bridge with two more agents: beta cannot search the web, and
@@ -118,9 +119,7 @@ func TestChoice(t *testing.T) {
 			row, err := b.Chosen(Common{Agent: tt.agent, client: tt.client}, tt.search)
 			switch {
 			case tt.err != "":
-				if err == nil || !strings.Contains(err.Error(), tt.err) {
-					t.Errorf("the error is %v, want %q", err, tt.err)
-				}
+				systest.WantError(t, err, tt.err)
 			case err != nil || row.Name != tt.want:
 				t.Errorf("got %v, %v; want %s", row, err, tt.want)
 			}

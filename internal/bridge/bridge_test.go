@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,18 +57,6 @@ func ms(d time.Duration) *Integer {
 	return &w
 }
 
-func wantWords(t *testing.T, err error, words ...string) {
-	t.Helper()
-	if err == nil {
-		t.Fatalf("no error, want one with %q", words)
-	}
-	for _, w := range words {
-		if !strings.Contains(err.Error(), w) {
-			t.Errorf("no %q in %q", w, err)
-		}
-	}
-}
-
 func TestQueryInput(t *testing.T) {
 	b := newTestBridge(t, answering("ok"), nil)
 	none, big := Integer(0), Integer(MaxWords+1)
@@ -91,7 +80,7 @@ func TestQueryInput(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := b.Ask(t.Context(), test.in, nil)
-			wantWords(t, err, test.words...)
+			systest.WantError(t, err, test.words...)
 		})
 	}
 }
@@ -156,33 +145,6 @@ func TestSettingsStayInTheBridge(t *testing.T) {
 	}
 }
 
-// The interval between starts applies to calls that arrive together.
-func TestPaceUnderConcurrency(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
-		var starts []time.Duration
-		begin := time.Now()
-		b := newTestBridge(t, script(func(context.Context, agent.Request, func(agent.Event)) (agent.Result, error) {
-			mu.Lock()
-			starts = append(starts, time.Since(begin))
-			mu.Unlock()
-			return say("ok")
-		}), func(c *Config) { c.StartInterval = 5 * time.Second })
-		var wg sync.WaitGroup
-		for range 4 {
-			wg.Go(func() {
-				if _, err := b.Ask(t.Context(), QueryInput{Prompt: "x"}, nil); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		wg.Wait()
-		if fmt.Sprint(starts) != "[0s 5s 10s 15s]" {
-			t.Errorf("starts at %v", starts)
-		}
-	})
-}
-
 // The deadline ends a call that waits in the queue.
 func TestDeadlineCoversTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -192,7 +154,7 @@ func TestDeadlineCoversTheQueue(t *testing.T) {
 		synctest.Wait()
 		begin := time.Now()
 		_, err := b.Ask(t.Context(), QueryInput{Prompt: "x", Common: Common{Timeout: ms(5 * time.Second)}}, nil)
-		wantWords(t, err, "timed out after 5s", "5s of that in the queue")
+		systest.WantError(t, err, "timed out after 5s", "5s of that in the queue")
 		if took := time.Since(begin); took != 5*time.Second {
 			t.Errorf("took %s", took)
 		}
@@ -204,21 +166,25 @@ func TestDeadlineCoversTheQueue(t *testing.T) {
 // The deadline covers the queue, the interval between starts, and the run.
 func TestDeadlineCoversAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newTestBridge(t, hanging, func(c *Config) { c.MaxConcurrent, c.StartInterval = 2, 7*time.Second })
+		var started atomic.Int32
+		b := newTestBridge(t, script(func(ctx context.Context, _ agent.Request, _ func(agent.Event)) (agent.Result, error) {
+			started.Add(1)
+			return hang(ctx)
+		}), func(c *Config) { c.MaxConcurrent, c.StartInterval = 2, 7*time.Second })
 		begin := time.Now()
 		var wg sync.WaitGroup
-		for range 4 { // two run, one of them at 7 s; two are queued
+		for range 4 { // one runs, one would start after 7 s, and two are queued
 			wg.Go(func() {
 				a, err := b.Ask(t.Context(), QueryInput{Prompt: "x", Common: Common{Timeout: ms(5 * time.Second)}}, nil)
-				wantWords(t, err, "timed out after 5s without an answer", "raise timeout")
+				systest.WantError(t, err, "timed out after 5s without an answer", "raise timeout")
 				if took := time.Since(begin); took != 5*time.Second || a.Meta.DurationMs != 5000 {
 					t.Errorf("took %s, says %d ms", took, a.Meta.DurationMs)
 				}
 			})
 		}
 		wg.Wait()
-		if running, waiting := b.running.Load(), b.waiting.Load(); running+waiting != 0 {
-			t.Errorf("%d run, %d wait", running, waiting)
+		if running, waiting := b.running.Load(), b.waiting.Load(); running+waiting != 0 || started.Load() != 1 {
+			t.Errorf("%d run, %d wait; %d were started", running, waiting, started.Load())
 		}
 	})
 }
@@ -239,7 +205,7 @@ func TestTimeout(t *testing.T) {
 			}), nil)
 			a, err := b.Ask(t.Context(), QueryInput{Prompt: "x"}, nil)
 			if text == "" {
-				wantWords(t, err, "timed out after 120s without an answer")
+				systest.WantError(t, err, "timed out after 120s without an answer")
 				return
 			}
 			if err != nil || a.Text != text || a.Cut != "timed out after 120s" || !a.Meta.Partial {
@@ -268,7 +234,7 @@ func TestTimeoutAfterRefusal(t *testing.T) {
 				return hang(ctx)
 			}), nil)
 			_, err := b.Ask(t.Context(), QueryInput{Prompt: "x"}, nil)
-			wantWords(t, err, test.want)
+			systest.WantError(t, err, test.want)
 		})
 	}
 }
@@ -317,7 +283,7 @@ func TestFallback(t *testing.T) {
 					t.Errorf("asked %q, want %q", got, test.asked)
 				}
 				if test.words != nil {
-					wantWords(t, err, test.words...)
+					systest.WantError(t, err, test.words...)
 					return
 				}
 				if err != nil || a.Meta.Model != "really-flash" || a.Meta.Fallback == nil || a.Meta.Fallback.To != "flash" || len(a.Notes) != 1 {
@@ -384,7 +350,7 @@ func TestGivenUpRetryHasARemedy(t *testing.T) {
 	}), nil)
 	_, err := b.Ask(t.Context(), QueryInput{Prompt: "x"}, nil)
 	remedy := agents.Default().Remedies[agent.Auth]
-	wantWords(t, err, remedy.What, "no access", remedy.Next)
+	systest.WantError(t, err, remedy.What, "no access", remedy.Next)
 }
 
 func TestProgress(t *testing.T) {
@@ -481,7 +447,7 @@ func TestTemplatesOfTheUser(t *testing.T) {
 	}
 	write("no place")
 	_, err := loadTemplates(dir, "GEMINI_PROMPTS_DIR")
-	wantWords(t, err, "search.md", "lacks {{query}}")
+	systest.WantError(t, err, "search.md", "lacks {{query}}")
 }
 
 func TestFiles(t *testing.T) {
@@ -577,9 +543,9 @@ func TestChunkCacheIsBounded(t *testing.T) {
 			t.Errorf("got %q, %d, %v", text, n, err)
 		}
 		_, _, err := c.get(first, 3)
-		wantWords(t, err, "has 2 chunks", "from 1 to 2")
+		systest.WantError(t, err, "has 2 chunks", "from 1 to 2")
 		_, _, err = c.get("guess", 1)
-		wantWords(t, err, "no answer with this cacheKey", "ask again")
+		systest.WantError(t, err, "no answer with this cacheKey", "ask again")
 		for range cached.items {
 			time.Sleep(time.Second)
 			c.get(first, 1) // so that it is not the one that is dropped
@@ -647,7 +613,7 @@ func TestStructured(t *testing.T) {
 			}), nil)
 			s, err := b.Ask(t.Context(), StructuredInput{Prompt: "x", Schema: Schema(test.schema)}, nil)
 			if test.words != nil {
-				wantWords(t, err, test.words...)
+				systest.WantError(t, err, test.words...)
 			} else if err != nil || s.Text != test.want || s.Meta.Repaired != (len(test.answers) > 1) {
 				t.Errorf("got %s, %v, %+v", s.Text, err, s.Meta)
 			}

@@ -10,8 +10,8 @@ import (
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/agents"
+	"pollux/internal/agent/agenttest"
 	"pollux/internal/agent/gemini/fakecli"
-	"pollux/internal/sys/systest"
 )
 
 // A script is an [agent.Runner] with scripted answers.
@@ -53,12 +53,11 @@ var hanging = script(func(ctx context.Context, _ agent.Request, _ func(agent.Eve
 	return hang(ctx)
 })
 
-// fakeRunner returns a real runner of a fake agent. It gives the test its own
-// temporary and home directories, and puts the fake on the PATH.
+// fakeRunner returns a real runner of a fake agent. It isolates the test, so that no file or
+// process may be left, and puts the fake on the PATH.
 func fakeRunner(t *testing.T, opts agent.Options) agent.Runner {
 	t.Helper()
-	systest.SetTemp(t, t.TempDir())
-	systest.SetHome(t, t.TempDir())
+	agenttest.Isolate(t, "*")
 	command, err := fakecli.Install(t.TempDir(), "0.61.0")
 	if err != nil {
 		t.Fatal(err)

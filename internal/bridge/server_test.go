@@ -248,12 +248,12 @@ func TestResults(t *testing.T) {
 	s := connect(t, newTestBridge(t, answering("Words.\n"+changetest.Block("a.txt:1-1", "one", "1")), nil), "test", fileURI(dir))
 	r, text := callTool(t, s, "query", `{"prompt":"x","changeMode":true}`)
 	content, _ := json.Marshal(r.StructuredContent)
-	for _, want := range []string{`"edits":[{`, `"new":"1"`, `"diff":"diff --git a/a.txt b/a.txt\n`, `"response":"Words."`, `"appliedWrites":false`} {
+	for _, want := range []string{`"edits":[{"endLine":1,"new":"1","old":"one","path":"a.txt","startLine":1}]`, `"diff":"diff --git a/a.txt b/a.txt\n`, `"response":"Words."`, `"appliedWrites":false`} {
 		if !strings.Contains(string(content), want) {
 			t.Errorf("no %s in %s", want, content)
 		}
 	}
-	if !strings.Contains(text, "+1") || r.Meta["model"] != "gemini-test" || r.Meta["partial"] != false || r.Meta["durationMs"] == nil {
+	if !strings.HasPrefix(text, "Words.") || !strings.Contains(text, "+1") || r.Meta["model"] != "gemini-test" || r.Meta["partial"] != false || r.Meta["durationMs"] == nil {
 		t.Errorf("text %q, _meta %v", text, r.Meta)
 	}
 	if c := r.Content[0].(*mcp.TextContent); c.Meta != nil {

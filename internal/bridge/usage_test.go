@@ -40,6 +40,13 @@ func TestUsage(t *testing.T) {
 			return err
 		}
 	}
+	cancelled := func(cause error) func(context.Context, *Bridge) error {
+		return func(ctx context.Context, b *Bridge) error {
+			ctx, cancel := context.WithCancelCause(ctx)
+			time.AfterFunc(time.Minute, func() { cancel(cause) })
+			return query("pro")(ctx, b)
+		}
+	}
 	for _, tt := range []struct {
 		name   string
 		runner script
@@ -84,24 +91,12 @@ func TestUsage(t *testing.T) {
 		{"timeout", waits(""), query("pro"), agent.Usage{Requested: "pro", Model: "pro", Error: usageTimeout}, DefaultTimeout},
 		{"timeout with a partial answer", waits("half"), query("pro"),
 			agent.Usage{Requested: "pro", Model: "pro", Error: usageTimeout}, DefaultTimeout},
-		{"cancelled", waits(""), func(ctx context.Context, b *Bridge) error {
-			ctx, cancel := context.WithCancel(ctx)
-			time.AfterFunc(time.Minute, cancel)
-			return query("pro")(ctx, b)
-		}, agent.Usage{Requested: "pro", Model: "pro", Error: usageCancelled}, time.Minute},
+		{"cancelled", waits(""), cancelled(nil), agent.Usage{Requested: "pro", Model: "pro", Error: usageCancelled}, time.Minute},
 		{"answered and cancelled", func(ctx context.Context, _ agent.Request, _ func(agent.Event)) (agent.Result, error) {
 			<-ctx.Done()
 			return answer, nil
-		}, func(ctx context.Context, b *Bridge) error {
-			ctx, cancel := context.WithCancel(ctx)
-			time.AfterFunc(time.Minute, cancel)
-			return query("pro")(ctx, b)
-		}, agent.Usage{Requested: "pro", Model: "pro", Tokens: tokens}, time.Minute},
-		{"cancelled for a reason", waits(""), func(ctx context.Context, b *Bridge) error {
-			ctx, cancel := context.WithCancelCause(ctx)
-			time.AfterFunc(time.Minute, func() { cancel(errors.New("a signal")) })
-			return query("pro")(ctx, b)
-		}, agent.Usage{Requested: "pro", Model: "pro", Error: usageCancelled}, time.Minute},
+		}, cancelled(nil), agent.Usage{Requested: "pro", Model: "pro", Tokens: tokens}, time.Minute},
+		{"cancelled for a reason", waits(""), cancelled(errors.New("a signal")), agent.Usage{Requested: "pro", Model: "pro", Error: usageCancelled}, time.Minute},
 		{"closed", waits(""), func(ctx context.Context, b *Bridge) error {
 			time.AfterFunc(time.Minute, func() { b.Close() })
 			return query("pro")(ctx, b)

@@ -41,7 +41,7 @@ func TestChanges(t *testing.T) {
 		{name: "CRLF", answer: changetest.Block("crlf.txt:2-2", "two", "2\n2b"), file: "crlf.txt", want: "one\r\n2\r\n2b\r\nthree\r\n"},
 		{name: "CRLF in the answer", answer: strings.ReplaceAll(changetest.Block("a.txt:1-1", "one", "1"), "\n", "\r\n"), file: "a.txt", want: "1\ntwo\nthree\ntwo\n"},
 		{name: "no final line ending", answer: changetest.Block("open.txt:2-2", "two", "2"), file: "open.txt", want: "one\n2"},
-		{name: "new file", answer: "**NEW FILE: sub/new.txt**\n===NEW===\nhello\n\nyou\n===END===", file: "sub/new.txt", want: "hello\n\nyou\n"},
+		{name: "new file", answer: "**NEW FILE: sub/new.txt**\n===NEW===\nhello\n\nyou\n\n\n===END===", file: "sub/new.txt", want: "hello\n\nyou\n\n"},
 		{name: "new empty file", answer: "**NEW FILE: empty.txt**\n===NEW===\n===END===", file: "empty.txt", want: ""},
 		// The agent puts a backslash before each @ of a prompt. The model may
 		// quote it.
@@ -95,18 +95,14 @@ func TestChanges(t *testing.T) {
 		{name: "an open fence", answer: "```\n**FILE: a.txt:1-1**\n===OLD===\none\n===NEW===\n1\n\nHope this helps!", words: []string{"fence is not closed"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			dir := changetest.Project(t, true, files)
+			dir := changetest.Project(t, false, files)
 			var undo func(string) string
 			if strings.Contains(test.name, "escaped") {
 				undo = unescape
 			}
 			c, err := parse(dir, "", test.answer, undo)
 			if test.words != nil {
-				for _, w := range test.words {
-					if err == nil || !strings.Contains(err.Error(), w) {
-						t.Errorf("no %q in the error %v", w, err)
-					}
-				}
+				systest.WantError(t, err, test.words...)
 				return
 			}
 			if err != nil {
@@ -298,23 +294,6 @@ func TestSnapshotIsNotDisturbedByGit(t *testing.T) {
 	}
 }
 
-// A file had changes before the task, and is changed again.
-func TestSnapshotSeesASecondChange(t *testing.T) {
-	dir := changetest.Project(t, true, map[string]string{"dirty.txt": "x\n"})
-	write := func(text string) {
-		if err := os.WriteFile(filepath.Join(dir, "dirty.txt"), []byte(text), 0o644); err != nil {
-			t.Error(err)
-		}
-	}
-	write("first\n")
-	tr := openTest(t, dir)
-	before := stateOf(t, tr)
-	write("later\n")
-	if stateOf(t, tr) == before {
-		t.Error("not seen")
-	}
-}
-
 // The edits distinguish a deletion from an empty line.
 func TestDeletionIsMarked(t *testing.T) {
 	dir := changetest.Project(t, false, map[string]string{"a.txt": "one\ntwo\n"})
@@ -411,32 +390,13 @@ func TestSnapshotSeesCorners(t *testing.T) {
 	}
 }
 
-// A write is detected even if size and times stay the same.
-func TestSnapshotSeesDisguisedWrites(t *testing.T) {
-	dir := changetest.Project(t, true, map[string]string{"a.txt": "one\n"})
-	path := filepath.Join(dir, "a.txt")
-	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tr := openTest(t, dir)
-	before := stateOf(t, tr)
-	systest.WriteFile(t, path, "two\n")
-	if err := os.Chtimes(path, info.ModTime(), info.ModTime()); err != nil {
-		t.Fatal(err)
-	}
-	if stateOf(t, tr) == before {
-		t.Error("not seen")
-	}
-}
-
-// Each kind of change is detected, in the first and the last of many batches of
-// names, with git and without. A look changes nothing, and so does a file that
-// git ignores.
+// Each kind of change is detected, in the first and the last batch of names, with git and
+// without: also a second write to a file, of which the size and the times stay the same. A
+// look changes nothing, and so does a file that git ignores.
 func TestSnapshotSeesEachChange(t *testing.T) {
 	files := map[string]string{".gitignore": "*.log\nignored/\n", "aaa.txt": "one\n", "zzz.txt": "one\n"}
 	long := strings.Repeat("x", 200)
-	const names = 2*batchSize + 1
+	const names = batchSize + 1
 	links := systest.TryLink("aaa.txt", filepath.Join(t.TempDir(), "link")) == nil
 	for i := range names {
 		files[fmt.Sprintf("dir/%04d-%s", i, long)] = ""
@@ -474,14 +434,20 @@ func TestSnapshotSeesEachChange(t *testing.T) {
 					return errors.Join(os.Symlink(away, in("away")), os.WriteFile(filepath.Join(away, "x"), nil, 0o644))
 				}, false})
 		}
-		for _, file := range []string{"aaa.txt", "zzz.txt", "dir2/0000-" + long, fmt.Sprintf("dir2/%04d-%s", names-1, long)} {
+		for _, file := range []string{"aaa.txt", "zzz.txt"} {
 			steps = append(steps,
-				step{file[:7] + " written", func() error { return os.WriteFile(in(file), []byte("two\n"), 0o644) }, false},
-				step{file[:7] + " now a directory", func() error { return errors.Join(os.Remove(in(file)), os.Mkdir(in(file), 0o755)) }, false},
-				step{file[:7] + " a file again", func() error { return errors.Join(os.Remove(in(file)), os.WriteFile(in(file), nil, 0o644)) }, false})
-			steps = append(steps,
-				step{file[:7] + " read-only", func() error { return os.Chmod(in(file), 0o444) }, false},
-				step{file[:7] + " removed", func() error { return os.Remove(in(file)) }, false})
+				step{file + " written", func() error { return os.WriteFile(in(file), []byte("two\n"), 0o644) }, false},
+				step{file + " written again, in disguise", func() error {
+					info, err := os.Stat(in(file))
+					if err != nil {
+						return err
+					}
+					return errors.Join(os.WriteFile(in(file), []byte("six\n"), 0o644), os.Chtimes(in(file), info.ModTime(), info.ModTime()))
+				}, false},
+				step{file + " now a directory", func() error { return errors.Join(os.Remove(in(file)), os.Mkdir(in(file), 0o755)) }, false},
+				step{file + " a file again", func() error { return errors.Join(os.Remove(in(file)), os.WriteFile(in(file), nil, 0o644)) }, false},
+				step{file + " read-only", func() error { return os.Chmod(in(file), 0o444) }, false},
+				step{file + " removed", func() error { return os.Remove(in(file)) }, false})
 		}
 		for _, s := range steps {
 			if err := s.do(); err != nil {

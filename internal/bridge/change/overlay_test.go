@@ -29,6 +29,13 @@ func TestOverlay(t *testing.T) {
 		{"no final line ending", "a\nb", "a\nB", []Edit{{StartLine: 2, EndLine: 2, Old: "b", New: "B"}}},
 		{"CRLF, written with LF", "a\r\nb\r\n", "a\nB\n", []Edit{{StartLine: 2, EndLine: 2, Old: "b", New: "B"}}},
 		{"before and after the last line", "a\nb\n", "a\nX\nb\nY\n", []Edit{{StartLine: 2, EndLine: 2, Old: "b", New: "X\nb\nY"}}},
+		{"blank lines after", "a\n\n\n\n", "A\n\n\n\n", []Edit{{StartLine: 1, EndLine: 1, Old: "a", New: "A"}}},
+		{"blank lines, then text", "a\n\n\n\nb\n", "A\n\n\n\nb\n", []Edit{{StartLine: 1, EndLine: 1, Old: "a", New: "A"}}},
+		{"spaces after", "a\n  \n\t\n", "A\n  \n\t\n", []Edit{{StartLine: 1, EndLine: 1, Old: "a", New: "A"}}},
+		{"blank lines go", "a\n\n\n", "a\n", []Edit{{StartLine: 2, EndLine: 3, Old: "\n", Delete: true}}},
+		{"blank lines come", "a\n", "a\n\n\n", []Edit{{StartLine: 1, EndLine: 1, Old: "a", New: "a\n\n"}}},
+		{"before a last line without an ending", "a\nb", "A\nb", []Edit{{StartLine: 1, EndLine: 1, Old: "a", New: "A"}}},
+		{"CRLF, no final line ending", "a\r\n\r\nb", "A\n\nb", []Edit{{StartLine: 1, EndLine: 1, Old: "a", New: "A"}}},
 		{"nothing", "a\n", "a\n", nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
