@@ -109,13 +109,6 @@ func beAgent(log string) {
 	}
 }
 
-func needTmux(t *testing.T) {
-	t.Helper()
-	if runtime.GOOS == "windows" {
-		t.Skip("there is no tmux for Windows")
-	}
-}
-
 // A desk is a tmux server whose first pane has an interactive shell.
 type desk struct {
 	t                    *testing.T
@@ -124,7 +117,9 @@ type desk struct {
 
 func newDesk(t *testing.T) *desk {
 	t.Helper()
-	needTmux(t)
+	if runtime.GOOS == "windows" {
+		t.Skip("there is no tmux for Windows")
+	}
 	for _, program := range []string{"tmux", "ps", "bash"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skip(err)
@@ -165,7 +160,7 @@ func (d *desk) typed() string {
 
 func (d *desk) wait(what string, done func() bool) {
 	d.t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !done(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !done(); time.Sleep(30 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			d.t.Fatalf("never saw %s; the screen:\n%s", what, d.screen())
 		}
@@ -195,6 +190,29 @@ func (d *desk) kill(signal string, p *Pane) {
 	}
 }
 
+// stop ends the agent, and waits until the shell has the pane again.
+func (d *desk) stop(p *Pane) {
+	d.t.Helper()
+	d.tmux("copy-mode", "-q", "-t", "%0")
+	d.tmux("select-pane", "-e", "-t", "%0")
+	exec.Command("kill", "-KILL", strconv.Itoa(p.agent)).Run() // it may have ended
+	d.wait("the shell", func() bool { return strings.Contains(d.screen(), "shell$") })
+	os.Remove(d.in)
+}
+
+// until returns a context and a finder of the input line that ends it once the agent has read
+// a text.
+func (d *desk) until(text string) (context.Context, inputline.Finder) {
+	ctx, cancel := context.WithCancel(d.t.Context())
+	d.t.Cleanup(cancel)
+	return ctx, func(s inputline.Screen) inputline.Line {
+		if strings.Contains(d.typed(), text) {
+			cancel()
+		}
+		return findLine(s)
+	}
+}
+
 func TestFindPane(t *testing.T) {
 	d := newDesk(t)
 	agent := d.start()
@@ -216,9 +234,7 @@ func TestFindPane(t *testing.T) {
 	second := func() bool { return strings.Contains(d.tmux("capture-pane", "-p", "-t", "%1"), "ready>") }
 	d.wait("the second agent", second)
 	_, err = FindPane(t.Context(), 0, []string{"codex"}, []string{d.dir})
-	if err == nil || !strings.Contains(err.Error(), "codex in %0, codex in %1") {
-		t.Errorf("two agents: %v", err)
-	}
+	systest.WantError(t, err, "codex in %0, codex in %1")
 	t.Setenv("PATH", t.TempDir())
 	if _, err := FindPane(t.Context(), agent.agent, nil, nil); !errors.Is(err, ErrNoPane) {
 		t.Errorf("without tmux: %v", err)
@@ -226,7 +242,8 @@ func TestFindPane(t *testing.T) {
 }
 
 func TestPaste(t *testing.T) {
-	needTmux(t)
+	d := newDesk(t)
+	p := d.start()
 	long := strings.Repeat("x", 20000)
 	for name, tt := range map[string]struct {
 		prompt editor.Prompt
@@ -238,24 +255,25 @@ func TestPaste(t *testing.T) {
 		"an option as text":            {editor.Prompt{Text: "-x", Submit: true}, "\x1b[200~-x\x1b[201~\r"},
 		"more than a screen":           {editor.Prompt{Text: long, Submit: true}, "\x1b[200~" + long + "\x1b[201~\r"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			d := newDesk(t)
-			p := d.start()
-			left, err := p.Paste(t.Context(), tt.prompt, findLine, "what an earlier agent had")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if left != tt.prompt.Text && left != "" || (left == "") != tt.prompt.Submit {
-				t.Errorf("it left %q", left)
-			}
-			d.wait("the text", func() bool { return len(d.typed()) >= len(tt.want) })
-			if got := d.typed(); got != tt.want {
-				t.Errorf("typed %q, want %q", got, tt.want)
-			}
-			if left := d.tmux("list-buffers"); left != "" {
-				t.Errorf("tmux keeps %q", left)
-			}
-		})
+		left, err := p.Paste(t.Context(), tt.prompt, findLine, "what an earlier agent had")
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if left != tt.prompt.Text && left != "" || (left == "") != tt.prompt.Submit {
+			t.Errorf("%s: it left %q", name, left)
+		}
+		d.wait("the text", func() bool { return len(d.typed()) >= len(tt.want) })
+		if got := d.typed(); got != tt.want {
+			t.Errorf("%s: typed %q, want %q", name, got, tt.want)
+		}
+		if left := d.tmux("list-buffers"); left != "" {
+			t.Errorf("%s: tmux keeps %q", name, left)
+		}
+		if left != "" {
+			d.tmux("send-keys", "-t", "%0", "Enter")
+		}
+		d.wait("the empty line", func() bool { return strings.TrimSpace(d.screen()) == strings.TrimSpace(prompting) })
+		os.Remove(d.in)
 	}
 }
 
@@ -288,7 +306,8 @@ func TestPasteAgain(t *testing.T) {
 	systest.WantError(t, err, "its input line in tmux pane %0 is not empty")
 	paste(editor.Prompt{Text: "@a/longer/path "}, "@a.txt @b.txt ", "@a.txt @b.txt @a/longer/path ")
 	// What the line holds already is a part of the new text, and long enough for one.
-	_, err = p.Paste(t.Context(), editor.Prompt{Text: ignored, Submit: true}, findLine, "@a.txt @b.txt @a/longer/path ")
+	ctx, find := d.until(ignored)
+	_, err = p.Paste(ctx, editor.Prompt{Text: ignored, Submit: true}, find, "@a.txt @b.txt @a/longer/path ")
 	systest.WantError(t, err, "did not press Enter: its input line there does not show the text")
 	paste(editor.Prompt{Text: "why", Submit: true}, "@a.txt @b.txt @a/longer/path ", "")
 	d.wait("Enter", func() bool { return strings.HasSuffix(d.typed(), "why\x1b[201~\r") })
@@ -323,82 +342,83 @@ func TestMention(t *testing.T) {
 // Enter would answer what the agent asks, or be for the next program.
 func TestPasteWithoutEnter(t *testing.T) {
 	t.Parallel()
-	needTmux(t)
-	for name, tt := range map[string]struct{ text, then, shows, want string }{
-		"unseen": {text: ignored, want: "did not press Enter: its input line there does not show the text"},
-		"asks":   {"why", asks, question, "did not press Enter: its input line there does not show the text"},
-		"ends":   {"why", ends, "bye", "did not press Enter: it starts or ends in tmux pane %0"},
+	d := newDesk(t)
+	wantNoEnter := func(ctx context.Context, text string, find inputline.Finder, want string) {
+		t.Helper()
+		p := d.start()
+		_, err := p.Paste(ctx, editor.Prompt{Text: text, Submit: true}, find, "")
+		systest.WantError(t, err, "did not press Enter: "+want)
+		if got := d.typed(); !strings.Contains(got, text) || strings.Contains(got, "\r") {
+			t.Errorf("typed %q", got)
+		}
+		d.stop(p)
+	}
+	ctx, find := d.until(ignored)
+	wantNoEnter(ctx, ignored, find, "its input line there does not show the text")
+	for key, tt := range map[string]struct{ shows, want string }{
+		asks: {question, "its input line there does not show the text"},
+		ends: {"bye", "it starts or ends in tmux pane %0"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			d := newDesk(t)
-			p := d.start()
-			seen := func(s inputline.Screen) inputline.Line {
-				line := findLine(s)
-				if line.Text == tt.text {
-					d.tmux("send-keys", "-t", "%0", tt.then)
-					d.wait(tt.then, func() bool { return strings.Contains(d.screen(), tt.shows) })
-				}
-				return line
+		wantNoEnter(t.Context(), "why", func(s inputline.Screen) inputline.Line {
+			line := findLine(s)
+			if line.Text == "why" {
+				d.tmux("send-keys", "-t", "%0", key)
+				d.wait(key, func() bool { return strings.Contains(d.screen(), tt.shows) })
 			}
-			_, err := p.Paste(t.Context(), editor.Prompt{Text: tt.text, Submit: true}, seen, "")
-			systest.WantError(t, err, tt.want)
-			if got := d.typed(); !strings.Contains(got, tt.text) || strings.Contains(got, "\r") {
-				t.Errorf("typed %q", got)
-			}
-		})
+			return line
+		}, tt.want)
 	}
 }
 
 // Nothing is pasted where something else could read it.
 func TestPasteRefused(t *testing.T) {
-	needTmux(t)
-	idle := editor.Prompt{Text: "touch x", Submit: true}
-	for name, tt := range map[string]struct {
-		prepare func(d *desk, p *Pane)
+	d := newDesk(t)
+	shows := func(text string) func() bool { return func() bool { return strings.Contains(d.screen(), text) } }
+	for _, tt := range []struct {
+		prepare func(p *Pane)
 		want    string
 	}{
-		"stopped": {func(d *desk, p *Pane) {
+		{func(p *Pane) {
 			d.kill("-STOP", p)
-			d.wait("the shell", func() bool { return strings.Contains(d.screen(), "Stopped") })
+			d.wait("the shell", shows("Stopped"))
 		}, "bash has the foreground of tmux pane %0"},
-		"ended": {func(d *desk, p *Pane) {
+		{func(p *Pane) {
 			d.kill("-KILL", p)
-			d.wait("the shell", func() bool { return strings.Contains(d.screen(), "Killed") })
+			d.wait("the shell", shows("Killed"))
 		}, "bash has the foreground of tmux pane %0"},
 		// The terminal would keep the text, and show it, and the shell run it.
-		"ending": {func(d *desk, _ *Pane) {
+		{func(*Pane) {
 			d.tmux("send-keys", "-t", "%0", ends)
-			d.wait("the end", func() bool { return strings.Contains(d.screen(), "bye") })
+			d.wait("the end", shows("bye"))
 		}, "it starts or ends in tmux pane %0"},
-		"asking": {func(d *desk, _ *Pane) {
+		{func(*Pane) {
 			d.tmux("send-keys", "-t", "%0", asks)
-			d.wait("the question", func() bool { return strings.Contains(d.screen(), question) })
+			d.wait("the question", shows(question))
 		}, "tmux pane %0 does not show its input line: it may ask you something there"},
-		"not empty": {func(d *desk, _ *Pane) {
+		{func(*Pane) {
 			d.tmux("send-keys", "-t", "%0", "x")
-			d.wait("the key", func() bool { return strings.Contains(d.screen(), prompting+"x") })
+			d.wait("the key", shows(prompting+"x"))
 		}, "its input line in tmux pane %0 is not empty"},
-		"in copy mode": {func(d *desk, _ *Pane) { d.tmux("copy-mode", "-t", "%0") }, "press q there"},
-		"input is off": {func(d *desk, _ *Pane) { d.tmux("select-pane", "-d", "-t", "%0") }, "takes no input"},
-		"no pane": {func(d *desk, _ *Pane) {
-			d.tmux("new-window")
-			d.tmux("kill-pane", "-t", "%0")
-		}, "tmux pane %0 has gone"},
+		{func(*Pane) { d.tmux("copy-mode", "-t", "%0") }, "press q there"},
+		{func(*Pane) { d.tmux("select-pane", "-d", "-t", "%0") }, "takes no input"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			d := newDesk(t)
-			p := d.start()
-			tt.prepare(d, p)
-			typed := d.typed()
-			_, err := p.Paste(t.Context(), idle, findLine, "")
-			systest.WantError(t, err, tt.want)
-			if left := d.tmux("list-buffers"); left != "" {
-				t.Errorf("tmux keeps %q", left)
-			}
-			if name != "no pane" && (d.typed() != typed || strings.Contains(d.screen(), "touch")) {
-				t.Errorf("typed %q; the screen:\n%s", d.typed(), d.screen())
-			}
-		})
+		p := d.start()
+		tt.prepare(p)
+		typed := d.typed()
+		_, err := p.Paste(t.Context(), editor.Prompt{Text: "touch x", Submit: true}, findLine, "")
+		systest.WantError(t, err, tt.want)
+		if left := d.tmux("list-buffers"); left != "" || d.typed() != typed || strings.Contains(d.screen(), "touch") {
+			t.Errorf("%s: typed %q, tmux keeps %q; the screen:\n%s", tt.want, d.typed(), left, d.screen())
+		}
+		d.stop(p)
+	}
+	p := d.start()
+	d.tmux("new-window")
+	d.tmux("kill-pane", "-t", "%0")
+	_, err := p.Paste(t.Context(), editor.Prompt{Text: "touch x", Submit: true}, findLine, "")
+	systest.WantError(t, err, "tmux pane %0 has gone")
+	if left := d.tmux("list-buffers"); left != "" {
+		t.Errorf("tmux keeps %q", left)
 	}
 }
 
