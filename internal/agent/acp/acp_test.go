@@ -4,12 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"strings"
 	"testing"
 
 	"pollux/internal/agent"
+	"pollux/internal/sys/systest"
 )
 
 // An agent may write all its requests before it reads an answer.
@@ -40,9 +40,8 @@ func (f largeFile) Update(agent.Update)                   { close(f.updated) }
 // A large prompt is cancelled while it is encoded. The cancellation came first, and the agent
 // ignored it.
 func TestACPCancelFollowsThePrompt(t *testing.T) {
-	in, toAgent := io.Pipe()
-	fromAgent, out := io.Pipe()
-	c := NewConn(fromAgent, toAgent, false, nil)
+	ours, theirs := systest.Pipes()
+	c := NewConn(ours, ours, false, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -50,26 +49,24 @@ func TestACPCancelFollowsThePrompt(t *testing.T) {
 		c.Prompt(ctx, "s", []agent.Content{{Type: "text", Text: strings.Repeat("\x01", 1<<20)}})
 	}()
 	cancel()
-	messages := json.NewDecoder(in)
+	messages := json.NewDecoder(theirs)
 	for _, want := range []string{"session/prompt", "session/cancel"} {
 		var m struct{ Method string }
 		if err := messages.Decode(&m); err != nil || m.Method != want {
 			t.Errorf("the agent reads %q, %v; want %q", m.Method, err, want)
 		}
 	}
-	in.Close()
-	out.Close()
+	theirs.Close()
 	<-ended
 }
 
 // What an agent asks its client for is refused: permissions, terminals and, unless the client
 // serves files, files.
 func TestRequestsAreRefused(t *testing.T) {
-	in, toAgent := io.Pipe()
-	fromAgent, out := io.Pipe()
-	c := NewConn(fromAgent, toAgent, false, nil)
-	defer func() { c.Close(); in.Close(); out.Close() }()
-	answers := json.NewDecoder(in)
+	ours, theirs := systest.Pipes()
+	c := NewConn(ours, ours, false, nil)
+	defer func() { c.Close(); theirs.Close() }()
+	answers := json.NewDecoder(theirs)
 	for request, want := range map[string]string{
 		`"session/request_permission","params":{"options":[{"optionId":"a","kind":"allow_once"},{"optionId":"b","kind":"reject_once"}]}`:   `"result":{"outcome":{"optionId":"b","outcome":"selected"}}`,
 		`"session/request_permission","params":{"options":[{"optionId":"a","kind":"allow_once"},{"optionId":"b","kind":"allow_always"}]}`:  `"result":{"outcome":{"outcome":"cancelled"}}`,
@@ -79,7 +76,7 @@ func TestRequestsAreRefused(t *testing.T) {
 		`"terminal/create","params":{"command":"touch"}`:                                                                                   "not offered: terminal/create",
 		`"something/else"`: "not offered: something/else",
 	} {
-		fmt.Fprintf(out, `{"jsonrpc":"2.0","id":1,"method":%s}`+"\n", request)
+		fmt.Fprintf(theirs, `{"jsonrpc":"2.0","id":1,"method":%s}`+"\n", request)
 		var got json.RawMessage
 		if err := answers.Decode(&got); err != nil || !strings.Contains(string(got), want) {
 			t.Errorf("%s: %s, %v; want %s", request, got, err, want)
@@ -96,25 +93,24 @@ func TestPermissions(t *testing.T) {
 		"rejected, then answers": {"/out", "no.", `"optionId":"b"`, "<nil>"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in, toAgent := io.Pipe()
-			fromAgent, out := io.Pipe()
-			conn := NewAsked(fromAgent, toAgent, false, ignore{}, func(call, file string) bool { return call == "1" && file == "/in" })
-			defer func() { conn.Close(); in.Close(); out.Close() }()
+			ours, theirs := systest.Pipes()
+			conn := NewAsked(ours, ours, false, ignore{}, func(call, file string) bool { return call == "1" && file == "/in" })
+			defer func() { conn.Close(); theirs.Close() }()
 			ended := make(chan error, 1)
 			go func() {
 				_, err := conn.Prompt(t.Context(), "s", nil)
 				ended <- err
 			}()
-			messages := json.NewDecoder(in)
+			messages := json.NewDecoder(theirs)
 			var prompt struct{ ID json.RawMessage }
 			if err := messages.Decode(&prompt); err != nil {
 				t.Fatal(err)
 			}
 			say := func(text string) {
-				fmt.Fprintf(out, `{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":%q}}}}`+"\n", text)
+				fmt.Fprintf(theirs, `{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":%q}}}}`+"\n", text)
 			}
 			say("I will read it.")
-			fmt.Fprintf(out, `{"jsonrpc":"2.0","id":7,"method":"session/request_permission","params":{"sessionId":"s","toolCall":{"toolCallId":"1","locations":[{"path":%q}]},"options":[{"optionId":"a","kind":"allow_once"},{"optionId":"c","kind":"allow_always"},{"optionId":"b","kind":"reject_once"}]}}`+"\n", c.file)
+			fmt.Fprintf(theirs, `{"jsonrpc":"2.0","id":7,"method":"session/request_permission","params":{"sessionId":"s","toolCall":{"toolCallId":"1","locations":[{"path":%q}]},"options":[{"optionId":"a","kind":"allow_once"},{"optionId":"c","kind":"allow_always"},{"optionId":"b","kind":"reject_once"}]}}`+"\n", c.file)
 			var answer json.RawMessage
 			if err := messages.Decode(&answer); err != nil || !strings.Contains(string(answer), c.want) {
 				t.Errorf("%s, %v; want %s", answer, err, c.want)
@@ -122,7 +118,7 @@ func TestPermissions(t *testing.T) {
 			if c.said != "" {
 				say(c.said)
 			}
-			fmt.Fprintf(out, `{"jsonrpc":"2.0","id":%s,"result":{"stopReason":"end_turn"}}`+"\n", prompt.ID)
+			fmt.Fprintf(theirs, `{"jsonrpc":"2.0","id":%s,"result":{"stopReason":"end_turn"}}`+"\n", prompt.ID)
 			if err := fmt.Sprint(<-ended); err != c.err {
 				t.Errorf("the prompt ends with %s, want %s", err, c.err)
 			}
@@ -142,13 +138,12 @@ func TestModelOfASession(t *testing.T) {
 		`{"sessionId":"s","configOptions":[{"id":"x","currentValue":true},{"id":"model","currentValue":"p/a","options":[{"value":"p/a"},{"value":"p/b"}]}]}`: "p/a of [p/a p/b]",
 		`{"sessionId":"s"}`: " of []",
 	} {
-		in, toAgent := io.Pipe()
-		fromAgent, out := io.Pipe()
-		c := NewConn(fromAgent, toAgent, false, nil)
+		ours, theirs := systest.Pipes()
+		c := NewConn(ours, ours, false, nil)
 		go func() {
 			var m struct{ ID json.RawMessage }
-			if err := json.NewDecoder(in).Decode(&m); err == nil {
-				fmt.Fprintf(out, `{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n", m.ID, result)
+			if err := json.NewDecoder(theirs).Decode(&m); err == nil {
+				fmt.Fprintf(theirs, `{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n", m.ID, result)
 			}
 		}()
 		s, models, err := c.NewSessionModels(t.Context(), "/")
@@ -156,8 +151,7 @@ func TestModelOfASession(t *testing.T) {
 			t.Errorf("%s: %s, %v; want %s", result, got, err, want)
 		}
 		c.Close()
-		in.Close()
-		out.Close()
+		theirs.Close()
 	}
 }
 

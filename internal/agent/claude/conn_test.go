@@ -65,16 +65,15 @@ func replay(t *testing.T, name string, change func(string) string) *replayed {
 	if change != nil {
 		text = change(text)
 	}
-	in, toAgent := io.Pipe()
-	fromAgent, out := io.Pipe()
+	ours, theirs := systest.Pipes()
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		defer out.Close()
-		read := bufio.NewReader(in)
+		defer theirs.CloseWrite()
+		read := bufio.NewReader(theirs)
 		for line := range strings.Lines(text) {
 			if printed, ok := strings.CutPrefix(line, "< "); ok {
-				io.WriteString(out, printed)
+				io.WriteString(theirs, printed)
 				continue
 			}
 			got, err := read.ReadBytes('\n')
@@ -88,7 +87,7 @@ func replay(t *testing.T, name string, change func(string) string) *replayed {
 		}
 	}()
 	r := &recorder{said: make(chan struct{})}
-	c := &replayed{connect(fromAgent, toAgent, false, r), r, t}
+	c := &replayed{connect(ours, ours, false, r), r, t}
 	t.Cleanup(func() {
 		<-ended
 		c.Close()
@@ -296,22 +295,21 @@ func TestImage(t *testing.T) {
 // are none. It starts a conversation.
 func scripted(t *testing.T, lines ...string) (c *replayed, session string) {
 	t.Helper()
-	in, toAgent := io.Pipe()
-	fromAgent, out := io.Pipe()
+	ours, theirs := systest.Pipes()
 	go func() {
-		defer out.Close()
-		for received := bufio.NewScanner(in); received.Scan(); {
+		defer theirs.CloseWrite()
+		for received := bufio.NewScanner(theirs); received.Scan(); {
 			if strings.Contains(received.Text(), `"type":"user"`) {
 				if len(lines) == 0 {
 					return
 				}
-				io.WriteString(out, strings.Join(lines, "\n")+"\n")
+				io.WriteString(theirs, strings.Join(lines, "\n")+"\n")
 			}
 		}
 	}()
 	r := &recorder{said: make(chan struct{})}
-	c = &replayed{connect(fromAgent, toAgent, false, r), r, t}
-	t.Cleanup(func() { in.Close(); c.Close() })
+	c = &replayed{connect(ours, ours, false, r), r, t}
+	t.Cleanup(func() { theirs.Close(); c.Close() })
 	s, err := c.NewSession(t.Context(), "/project")
 	if err != nil {
 		t.Fatal(err)
@@ -353,10 +351,9 @@ func TestAgentEnds(t *testing.T) {
 
 // An agent that does not answer holds no request longer than its context.
 func TestAgentIsMute(t *testing.T) {
-	in, toAgent := io.Pipe()
-	fromAgent, out := io.Pipe()
-	c := connect(fromAgent, toAgent, false, &recorder{})
-	t.Cleanup(func() { in.Close(); out.Close(); c.Close() })
+	ours, theirs := systest.Pipes()
+	c := connect(ours, ours, false, &recorder{})
+	t.Cleanup(func() { theirs.Close(); c.Close() })
 	gone := errors.New("gone")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(gone)

@@ -41,7 +41,7 @@ type server struct {
 	conn     agent.Conn
 	client   *recorder
 	requests chan string
-	out      *io.PipeWriter
+	out      *systest.Duplex
 }
 
 // answerID matches the ID of a recorded answer, which another client asked for.
@@ -49,15 +49,14 @@ var answerID = regexp.MustCompile(`(?m)^{"id":\d+,"result"`)
 
 func play(t *testing.T, script string) *server {
 	t.Helper()
-	fromClient, toServer := io.Pipe()
-	fromServer, toClient := io.Pipe()
-	s := &server{client: new(recorder), requests: make(chan string, 100), out: toClient}
-	s.conn = connect(fromServer, toServer, false, s.client)
+	ours, theirs := systest.Pipes()
+	s := &server{client: new(recorder), requests: make(chan string, 100), out: theirs}
+	s.conn = connect(ours, ours, false, s.client)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		steps := strings.Split("\n"+script, "\n> ")[1:]
-		for in := bufio.NewScanner(fromClient); in.Scan(); {
+		for in := bufio.NewScanner(theirs); in.Scan(); {
 			var m struct {
 				ID     int64
 				Method string
@@ -73,7 +72,7 @@ func play(t *testing.T, script string) *server {
 				t.Errorf("the server receives %s, not %s", m.Method, method)
 			}
 			lines = answerID.ReplaceAllString(strings.TrimRight(lines, "\n"), fmt.Sprintf(`{"id":%d,"result"`, m.ID))
-			io.WriteString(toClient, lines+"\n")
+			io.WriteString(theirs, lines+"\n")
 		}
 	}()
 	t.Cleanup(func() {
@@ -242,7 +241,7 @@ func TestConnEnds(t *testing.T) {
 	go func() {
 		for line := range s.requests {
 			if strings.Contains(line, `"turn/start"`) {
-				s.out.Close()
+				s.out.CloseWrite()
 				return
 			}
 		}
@@ -258,17 +257,15 @@ func TestConnEnds(t *testing.T) {
 
 // A call ends with its context if the server does not read.
 func TestConnMute(t *testing.T) {
-	in, toServer := io.Pipe()
-	fromServer, out := io.Pipe()
-	c := connect(fromServer, toServer, false, new(recorder))
+	ours, theirs := systest.Pipes()
+	c := connect(ours, ours, false, new(recorder))
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cause := errors.New("too late")
 	cancel(cause)
 	if err := c.Initialize(ctx); !errors.Is(err, cause) {
 		t.Errorf("got %v", err)
 	}
-	in.Close()
-	out.Close()
+	theirs.Close()
 	c.Close()
 }
 

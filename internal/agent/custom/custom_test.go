@@ -62,10 +62,8 @@ func TestCustomAgentIsNotRun(t *testing.T) {
 		t.Skip("the program is a shell script")
 	}
 	dir := t.TempDir()
-	ran, bin := filepath.Join(dir, "ran"), filepath.Join(dir, "kimi")
-	if err := os.WriteFile(bin, []byte("#!/bin/sh\ntouch "+ran+"\necho 1.2.3\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	ran := filepath.Join(dir, "ran")
+	bin := agenttest.WriteProgram(t, dir, "kimi", "touch "+ran+"\necho 1.2.3", "")
 	row := Agent(agent.Definition{Name: "kimi", Command: []string{bin}})
 	from := agent.Source{}
 	program, err := row.Check(t.Context(), from)
