@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -240,64 +241,38 @@ func TestUnused(t *testing.T) {
 	}
 }
 
-// TestRules checks that the rules refuse what they are for.
+// TestRules checks that the rules refuse what they are for. [TestImports] shows that they allow
+// the rest.
 func TestRules(t *testing.T) {
-	for edge, broken := range map[string]bool{
-		"companion -> ide/claudeide":              true,
-		"companion -> agent":                      true,
-		"companion/journal -> ide":                true,
-		"companion -> companion/journal":          false,
-		"companion -> editor":                     false,
-		"bridge -> agent":                         false,
-		"bridge -> agent/agents":                  true,
-		"bridge -> mcp":                           false,
-		"bridge -> ide/attach":                    true,
-		"bridge/change -> agent/gemini":           true,
-		"bridge -> bridge/change":                 false,
-		"ide -> ide/geminiide":                    false,
-		"ide -> companion":                        false,
-		"ide/claudeide -> ide/geminiide":          true,
-		"ide/claudeide -> ide/geminiide/client":   true,
-		"ide/claudeide -> ide/blocking":           false,
-		"ide/blocking -> ide/claudeide":           true,
-		"ide/claudeide -> mcp":                    false,
-		"mcp -> ide/claudeide":                    true,
-		"mcp -> companion":                        true,
-		"mcp -> jsonrpc":                          false,
-		"ide/copilotide -> ide/claudeide":         true,
-		"ide/geminiide/client -> ide/geminiide":   false,
-		"ide/geminiide -> agent/gemini":           true,
-		"ide/geminiide -> companion":              false,
-		"agent/gemini -> ide/geminiide":           true,
-		"agent/gemini/checks -> ide/geminiide":    true,
-		"agent/claude -> agent/gemini":            true,
-		"agent/claude -> agent/gemini/settings":   true,
-		"agent/gemini -> agent/gemini/settings":   false,
-		"agent/gemini -> agent/acp":               false,
-		"agent/gemini -> companion":               true,
-		"agent/agents -> agent/gemini":            false,
-		"agent/pool -> agent/gemini":              true,
-		"agent/pool -> agent/acp":                 false,
-		"agent -> agent/agents":                   false,
-		"view/term -> editor":                     false,
-		"view/term -> view/web":                   true,
-		"view/term -> companion":                  true,
-		"view/web -> ide":                         true,
-		"remote -> editor":                        false,
-		"doctor -> agent/gemini":                  true,
-		"editor -> companion":                     true,
-		"editor -> jsonl":                         false,
-		"jsonl -> sys":                            false,
-		"jsonl -> outbox":                         true,
-		"sys -> paths":                            true,
-		"doctor -> cli":                           true,
-		"ide/geminiide -> view/web":               true,
-		"ide/geminiide/checks -> doctor":          false,
-		"ide/geminiide/conformance -> ide/gemini": true,
+	for _, edge := range []string{
+		"jsonl -> outbox",
+		"sys -> paths",
+		"editor -> companion",
+		"mcp -> ide/claudeide",
+		"companion -> agent",
+		"companion/journal -> ide",
+		"bridge -> agent/agents",
+		"bridge -> ide/attach",
+		"bridge/change -> agent/gemini",
+		"view/term -> view/web",
+		"view/term -> companion",
+		"view/web -> ide",
+		"doctor -> agent/gemini",
+		"doctor -> cli",
+		"ide/claudeide -> ide/geminiide",
+		"ide/claudeide -> ide/geminiide/client",
+		"ide/geminiide/conformance -> ide/gemini",
+		"ide/geminiide -> agent/gemini",
+		"ide/geminiide -> view/web",
+		"ide/blocking -> ide/claudeide",
+		"agent/gemini/checks -> ide/geminiide",
+		"agent/gemini -> companion",
+		"agent/claude -> agent/gemini/settings",
+		"agent/pool -> agent/gemini",
 	} {
 		importer, imported, _ := strings.Cut(edge, " -> ")
-		if rule := brokenRule(importer, imported); (rule != "") != broken {
-			t.Errorf("%s: the broken rule is %q, want one: %v", edge, rule, broken)
+		if brokenRule(importer, imported) == "" {
+			t.Errorf("%s breaks no rule", edge)
 		}
 	}
 }
@@ -376,8 +351,7 @@ func needGo(t *testing.T) {
 func packages(t *testing.T) map[string][]string {
 	t.Helper()
 	needGo(t)
-	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`,
-		"./...", "./bench/...", "./e2e/...").Output()
+	out, err := listPackages()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -393,6 +367,10 @@ func packages(t *testing.T) map[string][]string {
 	}
 	return imports
 }
+
+var listPackages = sync.OnceValues(func() ([]byte, error) {
+	return exec.Command("go", "list", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`, "./...", "./bench/...", "./e2e/...").Output()
+})
 
 // TestBuildTags checks that all build tags are in one package.
 func TestBuildTags(t *testing.T) {

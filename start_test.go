@@ -43,7 +43,8 @@ func TestStart(t *testing.T) {
 		return
 	}
 	program := filepath.Join(t.TempDir(), "pollux")
-	if out, err := exec.Command("go", "build", "-tags=grpcnotrace", "-o", program, ".").CombinedOutput(); err != nil {
+	// Without what debuggers need, as in a release, the linker is quicker.
+	if out, err := exec.Command("go", "build", "-tags=grpcnotrace", "-ldflags=-w", "-o", program, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	t.Run("packages start within the budget", func(t *testing.T) { checkInit(t, program) })
