@@ -52,9 +52,7 @@ func TestDoctorReport(t *testing.T) {
 			}
 			text = string(data)
 		}
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		systest.WriteFile(t, path, text)
 	}
 	write(filepath.Join(project, secret+".txt"), secret)
 	write(filepath.Join(project, ".env"), "GEMINI_API_KEY="+secret)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -84,11 +83,7 @@ func TestDoctorMode(t *testing.T) {
 				t.Setenv(tt.variable, tt.value)
 			}
 			if tt.file != "" {
-				path := filepath.Join(home, tt.file)
-				text := strings.ReplaceAll(tt.text, "DIR", filepath.ToSlash(dir))
-				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
-					t.Fatal(err)
-				}
+				systest.WriteFile(t, filepath.Join(home, tt.file), strings.ReplaceAll(tt.text, "DIR", filepath.ToSlash(dir)))
 			}
 			warns := func(cfg doctor.Config) bool {
 				cfg.Dir = dir

@@ -69,7 +69,7 @@ func TestJournalRestoresRegularFiles(t *testing.T) {
 	for kind, says := range map[string]string{"FIFO": "not a regular file", "device": "not a regular file", "sparse": "too large"} {
 		t.Run(kind, func(t *testing.T) {
 			j := newTestJournal(t)
-			path := filepath.Join(realTempDir(t), "f")
+			path := filepath.Join(systest.Dir(t), "f")
 			hostile.Plant(t, kind, path)
 			before, err := os.Stat(path)
 			if err != nil {
@@ -102,17 +102,11 @@ func polluxFails(t *testing.T, args ...string) (errs string) {
 	return e.String()
 }
 
-func realTempDir(t *testing.T) string {
-	t.Helper()
-	dir := systest.Dir(t)
-	return dir
-}
-
 // A link to another directory replaced a directory: the text goes to the
 // proposal's file, or nowhere.
 func TestJournalRestoreAfterALinkChanged(t *testing.T) {
 	j := newTestJournal(t)
-	dir := realTempDir(t)
+	dir := systest.Dir(t)
 	project, elsewhere := filepath.Join(dir, "project"), filepath.Join(dir, "elsewhere")
 	for _, d := range []string{project, elsewhere} {
 		systest.WriteFile(t, filepath.Join(d, "f"), "old\n")
@@ -207,7 +201,7 @@ func onTerminal(t *testing.T, args ...string) string {
 // The path may contain foreign text too.
 func TestJournalRestorePrintsPathsSafely(t *testing.T) {
 	j := newTestJournal(t)
-	dir := realTempDir(t)
+	dir := systest.Dir(t)
 	name := strings.ReplaceAll(steering, "/", "")
 	if runtime.GOOS == "windows" { // where names have no ASCII controls
 		name = "title\u009b2J\u202e"
