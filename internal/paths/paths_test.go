@@ -86,10 +86,7 @@ func TestForeign(t *testing.T) {
 	for _, test := range []struct{ root, path, want string }{
 		{"/home/me/app", "/home/me/app/a/b", "a/b"},
 		{"/home/me/app", "/home/me/App/a", ""},
-		{"/home/me/app", "/home/me/application", ""},
 		{`C:\Users\me\app`, `c:\users\ME\app\Src\a.go`, `Src\a.go`},
-		{`C:\Users\me\app`, `C:/Users/me/app/a`, `a`},
-		{`C:\Users\me\app`, `C:\Users\me\application`, ``},
 		{`C:\`, `C:\a`, `a`},
 		{`C:\a`, `D:\a`, ``},
 		{`\\host\share`, `\\HOST\share\a`, `a`},

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"pollux/internal/sys/systest"
 )
 
 // A scripted listener returns one error after the other; nil is a connection.
@@ -49,7 +51,7 @@ func TestAccept(t *testing.T) {
 
 // The end of the context ends the connections, and ServeConns waits for them.
 func TestServeConns(t *testing.T) {
-	path := filepath.Join(socketDir(t), "s")
+	path := filepath.Join(systest.ShortDir(t), "s")
 	l, err := Listen(path)
 	if err != nil {
 		t.Fatal(err)

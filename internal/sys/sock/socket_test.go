@@ -15,13 +15,6 @@ import (
 	"pollux/internal/sys/systest"
 )
 
-// socketDir returns a directory whose path is short enough for a unix socket.
-func socketDir(t *testing.T) string {
-	t.Helper()
-	dir := systest.ShortDir(t)
-	return dir
-}
-
 // connect returns both ends of a connection to a listener. On Windows the listener must
 // wait for the client.
 func connect(t *testing.T, l net.Listener, path string) (client, server net.Conn) {
@@ -47,7 +40,7 @@ func connect(t *testing.T, l net.Listener, path string) (client, server net.Conn
 // A socket carries bytes both ways, refuses connections once the listener has ended, and can be
 // left behind.
 func TestSocket(t *testing.T) {
-	path := filepath.Join(socketDir(t), "s")
+	path := filepath.Join(systest.ShortDir(t), "s")
 	l, err := Listen(path)
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +96,7 @@ func TestSocket(t *testing.T) {
 // IsSocket distinguishes a socket, with or without a listener, from another file and from a
 // missing one.
 func TestIsSocket(t *testing.T) {
-	dir := socketDir(t)
+	dir := systest.ShortDir(t)
 	path := filepath.Join(dir, "s")
 	l, err := Listen(path)
 	if err != nil {
@@ -133,7 +126,7 @@ func TestIsSocket(t *testing.T) {
 }
 
 func TestLeftoverSockets(t *testing.T) {
-	dir := socketDir(t)
+	dir := systest.ShortDir(t)
 	rules := disk.Leftovers{Pattern: "*.sock", Type: FileType, Abandoned: RefusesConnections}
 	listen := func(name string) Listener {
 		l, err := Listen(filepath.Join(dir, name))

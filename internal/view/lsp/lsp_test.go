@@ -160,6 +160,15 @@ func sit(t *testing.T) *desk {
 	return d
 }
 
+// open proposes a change of x.go.
+func (d *desk) open(id string) {
+	d.t.Helper()
+	diff := editor.Diff{ID: id, Path: systest.Abs("/home/a b/x.go"), State: editor.StateOpen, Proposed: "new\n", Agent: "Gemini CLI"}
+	if err := d.companion.Call(d.t.Context(), editor.MethodDiffOpen, diff, nil); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
 func (d *desk) call(method string, params any) (result json.RawMessage) {
 	d.t.Helper()
 	if err := d.editor.Call(d.t.Context(), method, params, &result); err != nil {
@@ -256,7 +265,6 @@ func TestContextFromRequests(t *testing.T) {
 }
 
 func TestOffers(t *testing.T) {
-	diff := editor.Diff{ID: "1", Path: systest.Abs("/home/a b/x.go"), State: editor.StateOpen, Proposed: "new\n", Agent: "Gemini CLI"}
 	for _, test := range []struct {
 		name, choose string
 		accept       []editor.DiffAcceptResult
@@ -276,9 +284,7 @@ func TestOffers(t *testing.T) {
 				d := sit(t)
 				d.do(func() { d.choose, d.accept = test.choose, test.accept })
 				d.initialize()
-				if err := d.companion.Call(t.Context(), editor.MethodDiffOpen, diff, nil); err != nil {
-					t.Fatal(err)
-				}
+				d.open("1")
 				synctest.Wait()
 				d.do(func() {
 					if said := strings.Join(d.said, "\n"); !strings.Contains(said, test.said) {
@@ -340,10 +346,7 @@ func TestOverwriteLater(t *testing.T) {
 					d.companion.Call(t.Context(), editor.MethodDiffOpen, editor.Diff{ID: "2", Path: systest.Abs("/home/a b/y.go"), State: editor.StateAccepted}, nil)
 				}
 				d.initialize()
-				diff := editor.Diff{ID: "1", Path: systest.Abs("/home/a b/x.go"), State: editor.StateOpen, Proposed: "new\n", Agent: "Gemini CLI"}
-				if err := d.companion.Call(t.Context(), editor.MethodDiffOpen, diff, nil); err != nil {
-					t.Fatal(err)
-				}
+				d.open("1")
 				synctest.Wait()
 				d.do(func() {
 					if said := strings.Join(d.said, "\n"); !strings.Contains(said, test.said) {
@@ -361,17 +364,13 @@ func TestOverwriteLater(t *testing.T) {
 	}
 }
 
-// If the editor's cursor is a selection of one character, that counts as no selection.
 // The editor runs the command of a code action.
 func TestCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := sit(t)
 		d.initialize()
 		for _, command := range []string{"pollux.accept", "pollux.reject"} {
-			diff := editor.Diff{ID: command, Path: systest.Abs("/home/a b/x.go"), State: editor.StateOpen, Proposed: "new\n", Agent: "Gemini CLI"}
-			if err := d.companion.Call(t.Context(), editor.MethodDiffOpen, diff, nil); err != nil {
-				t.Fatal(err)
-			}
+			d.open(command)
 			d.call("workspace/executeCommand", map[string]any{"command": command, "arguments": []string{command}})
 			synctest.Wait()
 		}
@@ -401,6 +400,7 @@ func TestChangedWorkspaceFolders(t *testing.T) {
 	})
 }
 
+// If the editor's cursor is a selection of one character, that counts as no selection.
 func TestBlockCursor(t *testing.T) {
 	for client, want := range map[string]string{"helix": "", "Neovim": "n"} {
 		synctest.Test(t, func(t *testing.T) {
