@@ -131,9 +131,14 @@ func (f *fixture) dial() *agent {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	a := &agent{pipe: newPipe(), t: f.t, session: s}
+	return serve(f.t, s)
+}
+
+// serve serves an agent until the end of the test.
+func serve(t *testing.T, s *testSession) *agent {
+	a := &agent{pipe: newPipe(), t: t, session: s}
 	go s.Serve(a.pipe)
-	f.t.Cleanup(a.close)
+	t.Cleanup(a.close)
 	return a
 }
 
@@ -616,9 +621,7 @@ func TestResult(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a := &agent{pipe: newPipe(), t: t}
-		go s.Serve(a.pipe)
-		t.Cleanup(a.close)
+		a := serve(t, &testSession{s})
 		a.want(a.request("initialize", hello), "pollux")
 		a.want(a.request("tools/list", "{}"), `{"tools":[{"name":"full","title":"Full","description":"","inputSchema":{},`+
 			`"outputSchema":{"type":"object"},"annotations":{"title":"Full","readOnlyHint":true,"destructiveHint":false},"_meta":{"x":1}}]}`)

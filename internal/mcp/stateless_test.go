@@ -21,10 +21,7 @@ func stateless(t *testing.T, f *fixture) *agent {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &agent{pipe: newPipe(), t: t, session: &testSession{s}}
-	go s.Serve(a.pipe)
-	t.Cleanup(a.close)
-	return a
+	return serve(t, &testSession{s})
 }
 
 const (

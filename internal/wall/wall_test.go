@@ -66,20 +66,14 @@ func TestParentIsKilled(t *testing.T) {
 	if line, err := r.ReadString('\n'); line != "started: <nil>\n" || err != nil {
 		t.Errorf("%q, %v", line, err)
 	}
-	// The launcher has become the child.
-	for {
-		pids, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent.Process.Pid))
-		var all []byte
-		for _, path := range pids {
-			text, _ := os.ReadFile(path)
-			all = append(all, text...)
+	systest.Until(t, func() bool { // the launcher has become the child
+		children, _ := systest.Children(parent.Process.Pid)
+		if len(children) == 0 {
+			return false
 		}
-		name, _ := os.ReadFile(fmt.Sprintf("/proc/%s/comm", strings.TrimSpace(string(all))))
-		if string(name) == "sleep\n" {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
+		name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", children[0]))
+		return string(name) == "sleep\n"
+	})
 	parent.Process.Kill()
 	ended := make(chan struct{})
 	go func() {

@@ -160,6 +160,12 @@ func sit(t *testing.T) *desk {
 	return d
 }
 
+// onDesk runs a test at a desk, in a bubble.
+func onDesk(t *testing.T, test func(t *testing.T, d *desk)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, sit(t)) })
+}
+
 // open proposes a change of x.go.
 func (d *desk) open(id string) {
 	d.t.Helper()
@@ -208,8 +214,7 @@ func place(r *editor.Range) string {
 }
 
 func TestContextFromRequests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := sit(t)
+	onDesk(t, func(t *testing.T, d *desk) {
 		d.initialize()
 		d.do(func() {
 			if d.init.PID != 42 || !slices.Equal(d.init.Roots, []string{systest.Abs("/home/a b")}) || d.init.Editor != (editor.Info{Name: "lsp-sublime-text-lsp", DisplayName: "Sublime Text LSP"}) {
@@ -280,8 +285,7 @@ func TestOffers(t *testing.T) {
 		{name: "empty", choose: "Accept", accept: []editor.DiffAcceptResult{{Status: editor.StatusRefused, Message: "empty it yourself"}}, said: "empty it yourself"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := sit(t)
+			onDesk(t, func(t *testing.T, d *desk) {
 				d.do(func() { d.choose, d.accept = test.choose, test.accept })
 				d.initialize()
 				d.open("1")
@@ -332,8 +336,7 @@ func TestOverwriteLater(t *testing.T) {
 		"the agent ends": {editor.DiffChange{ID: "1", State: editor.StateOrphaned}, "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := sit(t)
+			onDesk(t, func(t *testing.T, d *desk) {
 				d.choose = "Accept"
 				d.accept = []editor.DiffAcceptResult{{Status: editor.StatusConflict, Version: "v", Message: "it has changed"}}
 				d.asked = func(actions []action) {
@@ -366,8 +369,7 @@ func TestOverwriteLater(t *testing.T) {
 
 // The editor runs the command of a code action.
 func TestCommands(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := sit(t)
+	onDesk(t, func(t *testing.T, d *desk) {
 		d.initialize()
 		for _, command := range []string{"pollux.accept", "pollux.reject"} {
 			d.open(command)
@@ -383,8 +385,7 @@ func TestCommands(t *testing.T) {
 }
 
 func TestChangedWorkspaceFolders(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := sit(t)
+	onDesk(t, func(t *testing.T, d *desk) {
 		d.initialize()
 		folder := func(uri string) []any { return []any{map[string]any{"uri": uri, "name": "x"}} }
 		d.editor.Notify("workspace/didChangeWorkspaceFolders", map[string]any{"event": map[string]any{
@@ -403,8 +404,7 @@ func TestChangedWorkspaceFolders(t *testing.T) {
 // If the editor's cursor is a selection of one character, that counts as no selection.
 func TestBlockCursor(t *testing.T) {
 	for client, want := range map[string]string{"helix": "", "Neovim": "n"} {
-		synctest.Test(t, func(t *testing.T) {
-			d := sit(t)
+		onDesk(t, func(t *testing.T, d *desk) {
 			d.initializeAs(client)
 			d.editor.Notify("textDocument/didOpen", doc(nil))
 			d.call("textDocument/codeAction", doc(map[string]any{"range": map[string]any{"start": at(0, 1), "end": at(0, 2)}}))
@@ -419,8 +419,7 @@ func TestBlockCursor(t *testing.T) {
 }
 
 func TestRequestsBeforeInitialize(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := sit(t)
+	onDesk(t, func(t *testing.T, d *desk) {
 		if err := d.editor.Call(t.Context(), "textDocument/hover", doc(nil), nil); err == nil {
 			t.Error("answered")
 		}

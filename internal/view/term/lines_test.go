@@ -3,7 +3,6 @@ package term
 import (
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -159,8 +158,7 @@ func TestBreaks(t *testing.T) {
 func TestWrap(t *testing.T) {
 	long := strings.Repeat("0123456789", 30)
 	for _, layout := range []string{"", "v"} {
-		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t, Config{})
+		onBench(t, Config{}, func(t *testing.T, b *bench) {
 			b.open("1", long+"end\n")
 			time.Sleep(time.Second)
 			if got := b.shows(); strings.Contains(got, "end") {
@@ -186,8 +184,7 @@ func TestWrap(t *testing.T) {
 
 // u and a change all hunks of a range, and only those.
 func TestRange(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Config{})
+	onBench(t, Config{}, func(t *testing.T, b *bench) {
 		original := "a\n1\nb\n2\nc\n3\nd\n4\n"
 		b.texts.set("1", "")
 		b.send(opened{ID: "1", Path: "/p/f", Original: original, Proposed: "A\n1\nB\n2\nC\n3\nD\n4\n", State: editor.StateOpen})
@@ -224,8 +221,7 @@ func TestRange(t *testing.T) {
 
 // A long message is wrapped, and the diff keeps its place.
 func TestLongMessage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Config{})
+	onBench(t, Config{}, func(t *testing.T, b *bench) {
 		b.open("1", "new\n")
 		b.send(message{text: strings.Repeat("word ", 30) + "end"})
 		b.sees(t, "word end")

@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	tea "charm.land/bubbletea/v2"
 
@@ -27,8 +26,7 @@ func TestList(t *testing.T) {
 		{40, 12, 4, "  x.md\n> docs/d.md   5 of 6\n"},
 		{24, 50, 5, "  src/view/\n    a.go\n    b.go  (new file)\n    c.go\n  x.md\n  docs/d.md\n> …a_rather_long_name.md\n"},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t, Config{})
+		onBench(t, Config{}, func(t *testing.T, b *bench) {
 			root := systest.Abs("/home/me/project")
 			b.roots = []string{root}
 			for i, name := range []string{"src/view/a.go", "x.md", "src/view/b.go", "docs/d.md", "docs/a_rather_long_name.md", "src/view/c.go"} {
@@ -50,8 +48,7 @@ func TestList(t *testing.T) {
 
 // If several agents propose changes, the list names them.
 func TestListNamesAgents(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Config{})
+	onBench(t, Config{}, func(t *testing.T, b *bench) {
 		for _, name := range []string{"Gemini CLI", "Claude Code"} {
 			b.send(opened{ID: name, Path: "/p/" + name, Agent: name, Exists: true, State: editor.StateOpen})
 			b.texts.set(name, "")
@@ -63,8 +60,7 @@ func TestListNamesAgents(t *testing.T) {
 
 // Files that changed outside Pollux follow each other by folder, whenever they changed.
 func TestOutsideByFolder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Config{})
+	onBench(t, Config{}, func(t *testing.T, b *bench) {
 		var o editor.Outside
 		for _, path := range []string{"/p/src/c", "/p/b", "/p/src/a", "/p/src/d"} {
 			o.Files = append(o.Files, editor.OutsideFile{Path: filepath.FromSlash(path), Change: editor.OutsideChanged})

@@ -95,6 +95,12 @@ func newBench(t *testing.T, cfg Config) *bench {
 	return b
 }
 
+// onBench runs a test on a bench.
+func onBench(t *testing.T, cfg Config, test func(t *testing.T, b *bench)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newBench(t, cfg)) })
+}
+
 func (b *bench) send(msg tea.Msg) {
 	b.msgs <- msg
 	synctest.Wait()
@@ -153,8 +159,7 @@ func (b *bench) sees(t *testing.T, text string) {
 func TestKeysOfTheMomentDecideNothing(t *testing.T) {
 	for _, key := range []string{"y", "c", "r", "x", "u", "a", "e", "q"} {
 		t.Run(key, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, Config{Once: true, Editor: "false"})
+			onBench(t, Config{Once: true, Editor: "false"}, func(t *testing.T, b *bench) {
 				b.press(key) // before there is a change
 				b.open("1", "new\n")
 				for range 40 { // two seconds, four times settleDelay
@@ -200,8 +205,7 @@ func TestSettle(t *testing.T) {
 	} {
 		for _, late := range []time.Duration{0, 30, 150, 300, 490} {
 			t.Run(fmt.Sprint(name, " ", int(late)), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					b := newBench(t, Config{})
+				onBench(t, Config{}, func(t *testing.T, b *bench) {
 					b.open("1", "new\n")
 					b.open("2", "two\n")
 					rest(time.Second)
@@ -225,8 +229,7 @@ func TestSettle(t *testing.T) {
 // A change that the user edits stays settled, so accepting right after an edit works. A
 // conflict is a new view: a key that was meant for the change before overwrites nothing.
 func TestSettledStays(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Config{})
+	onBench(t, Config{}, func(t *testing.T, b *bench) {
 		b.open("1", "new\n")
 		time.Sleep(time.Second)
 		b.reply = editor.DiffAcceptResult{
@@ -246,8 +249,7 @@ func TestSettledStays(t *testing.T) {
 
 // After "compare", the change of a deleted file is one of a new file.
 func TestComparesWithADeletedFile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Config{})
+	onBench(t, Config{}, func(t *testing.T, b *bench) {
 		b.texts.set("1", "new\n")
 		b.send(opened{ID: "1", Path: "/p/1.txt", Original: "old\n", Exists: true, Proposed: "new\n", State: editor.StateOpen})
 		time.Sleep(time.Second)
@@ -286,8 +288,7 @@ func TestMessagesWaitForTheEditor(t *testing.T) {
 		}, "theirs", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, Config{})
+			onBench(t, Config{}, func(t *testing.T, b *bench) {
 				b.open("1", "new\n")
 				time.Sleep(time.Second)
 				for _, msg := range test.happens(b) {
@@ -308,8 +309,7 @@ func TestMessagesWaitForTheEditor(t *testing.T) {
 // If the terminal reports key repeats, a held key never decides, however late the first
 // repeat comes.
 func TestHeldKey(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Config{})
+	onBench(t, Config{}, func(t *testing.T, b *bench) {
 		b.open("1", "new\n")
 		time.Sleep(time.Second)
 		for _, k := range "yrq" {
@@ -326,8 +326,7 @@ func TestHeldKey(t *testing.T) {
 
 // Pasted text counts as key presses.
 func TestPaste(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Config{})
+	onBench(t, Config{}, func(t *testing.T, b *bench) {
 		b.open("1", "new\n")
 		time.Sleep(400 * time.Millisecond)
 		b.send(tea.PasteMsg{Content: "y"})
@@ -342,8 +341,7 @@ func TestPaste(t *testing.T) {
 
 // Ctrl-C always leaves.
 func TestCtrlC(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Config{Once: true})
+	onBench(t, Config{Once: true}, func(t *testing.T, b *bench) {
 		b.open("1", "new\n")
 		b.send(tea.KeyPressMsg{Code: 'c', Mod: tea.ModCtrl})
 		if quit, left := b.ended(); !quit || !left {
@@ -354,8 +352,7 @@ func TestCtrlC(t *testing.T) {
 
 // Between the answer and the write there is nothing to decide.
 func TestAccepted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Config{Once: true, Editor: "false"})
+	onBench(t, Config{Once: true, Editor: "false"}, func(t *testing.T, b *bench) {
 		b.open("1", "new\n")
 		time.Sleep(time.Second)
 		b.press("y")
@@ -374,8 +371,7 @@ func TestAccepted(t *testing.T) {
 // If the agent never writes the accepted text, a popup stays until the user has read
 // that.
 func TestUnwritten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Config{Once: true})
+	onBench(t, Config{Once: true}, func(t *testing.T, b *bench) {
 		b.open("1", "new\n")
 		b.open("2", "new\n")
 		time.Sleep(time.Second)
@@ -473,8 +469,7 @@ func TestPathsInTheProject(t *testing.T) {
 
 // The view says of an agent that does not ask how to change that, as long as it does not ask.
 func TestSilentAgent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Config{})
+	onBench(t, Config{}, func(t *testing.T, b *bench) {
 		text := "Claude Code changes files without asking: press Shift+Tab"
 		b.send(agents{{Name: "Claude Code", Silent: text}})
 		b.send(message{level: "warning", text: text})
@@ -491,8 +486,7 @@ func TestSilentAgent(t *testing.T) {
 
 // The view promised the changes of an agent that asks only in its own terminal.
 func TestAgentWithoutReview(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Config{})
+	onBench(t, Config{}, func(t *testing.T, b *bench) {
 		limited := editor.Agent{Name: "opencode", Limits: "no review: it asks about changes in its own terminal"}
 		b.send(agents{limited, limited})
 		b.sees(t, "opencode has no review: it asks about changes in its own terminal.")
@@ -508,8 +502,7 @@ func TestAgentWithoutReview(t *testing.T) {
 // The view lists the files that changed outside Pollux. A key shows the next one, to save
 // without some hunks or to keep.
 func TestOutside(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Config{})
+	onBench(t, Config{}, func(t *testing.T, b *bench) {
 		b.send(outside{Files: []editor.OutsideFile{
 			{Path: "/p/big", Change: editor.OutsideChanged, Notice: "it is larger than 1 MiB"},
 			{Path: "/p/a.txt", Change: editor.OutsideChanged}, {Path: "/p/b.txt", Change: editor.OutsideCreated},
@@ -545,8 +538,7 @@ func TestOutside(t *testing.T) {
 // The view kept the message about a change that cannot be displayed after the user had answered
 // in the agent's terminal.
 func TestNoticeLeavesWithItsChange(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Config{})
+	onBench(t, Config{}, func(t *testing.T, b *bench) {
 		b.send(message{level: "warning", text: "latin.txt cannot be displayed", diff: "7"})
 		b.close("6", editor.ReasonRejected)
 		b.sees(t, "latin.txt cannot be displayed")
@@ -563,8 +555,7 @@ func TestNoticeLeavesWithItsChange(t *testing.T) {
 
 // In a small terminal, the help was cut, and did not scroll.
 func TestHelpInASmallTerminal(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Config{})
+	onBench(t, Config{}, func(t *testing.T, b *bench) {
 		b.send(tea.WindowSizeMsg{Width: 40, Height: 10})
 		b.press("?")
 		b.sees(t, " y     accept: the agent writes the\n       file with the text shown here\n")
