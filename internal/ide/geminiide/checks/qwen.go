@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"pollux/internal/doctor"
 	"pollux/internal/ide/geminiide"
@@ -25,7 +26,7 @@ func Qwen(ctx context.Context, c *doctor.Checker) {
 	}
 	const variable = "QWEN_CODE_IDE_SERVER_PORT"
 	files, _ := filepath.Glob(filepath.Join(home, ".qwen", "ide", cmp.Or(env(variable), "*")+".lock"))
-	host := dialHost(launch{Dir: c.Dir, Getenv: os.Getenv, PID: os.Getpid(), Minor: newestMinor})
+	host := qwenHost(ctx)
 	var locks []*doctor.Lock
 	var newest *doctor.Lock
 	token, changed := "", int64(0)
@@ -57,4 +58,21 @@ func Qwen(ctx context.Context, c *doctor.Checker) {
 	default:
 		c.None(geminiide.QwenCommand)
 	}
+}
+
+// lookupHost resolves a host's name. The tests replace it.
+var lookupHost = net.DefaultResolver.LookupHost
+
+// qwenHost returns the host at which Qwen Code dials a companion's port: in a container that of
+// the container, if its name can be resolved. It reads none of the variables of [dialHost].
+func qwenHost(ctx context.Context) string {
+	if !geminiide.InContainer() {
+		return "127.0.0.1"
+	}
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	if _, err := lookupHost(ctx, containerHost); err != nil {
+		return "127.0.0.1"
+	}
+	return containerHost
 }
