@@ -10,12 +10,13 @@ import (
 )
 
 // NewPrompt returns a prompt about a file. mention names the file and the
-// lines for the agent; it may be empty. ready is a text that the agent shows when it reads its keyboard.
+// lines for the agent; it may be empty. If it ends with a space, no colon comes before the question.
+// ready is a text that the agent shows when it reads its keyboard.
 func NewPrompt(p editor.PromptParams, mention, ready string) editor.Prompt {
 	var b strings.Builder
 	b.WriteString(mention)
 	question := strings.TrimSpace(p.Question)
-	if question != "" && b.Len() > 0 {
+	if question != "" && mention != "" && !strings.HasSuffix(mention, " ") {
 		b.WriteString(": ")
 	}
 	b.WriteString(question)
@@ -34,7 +35,7 @@ func NewPrompt(p editor.PromptParams, mention, ready string) editor.Prompt {
 		}
 	}
 	text := termtext.Paste(b.String())
-	if question == "" && !strings.HasSuffix(text, "\n") {
+	if question == "" && !strings.HasSuffix(text, "\n") && !strings.HasSuffix(text, " ") {
 		text += " " // the user continues to type
 	}
 	return editor.Prompt{Text: text, Paste: "\x1b[200~" + text + "\x1b[201~", Submit: question != "", Ready: ready}

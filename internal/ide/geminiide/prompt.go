@@ -1,6 +1,7 @@
 package geminiide
 
 import (
+	"cmp"
 	"runtime"
 
 	"pollux/internal/companion"
@@ -17,7 +18,8 @@ const ready = "Type your message"
 func Prompt(p editor.PromptParams, roots []string) editor.Prompt {
 	text := ""
 	if p.Path != "" {
-		text = mention(companion.NameIn(p.Path, roots)) + companion.LineText(p)
+		// The CLI takes a colon for a part of the path, and would not find the file.
+		text = mention(companion.NameIn(p.Path, roots)) + cmp.Or(companion.LineText(p), " ")
 	}
 	return companion.NewPrompt(p, text, ready)
 }

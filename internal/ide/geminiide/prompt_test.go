@@ -27,7 +27,7 @@ func TestPrompt(t *testing.T) {
 		submit bool
 	}{
 		{"a file", editor.PromptParams{Path: root + "/src/a.go"}, at("src/a.go", "src/a.go") + " ", false},
-		{"a question", editor.PromptParams{Path: root + "/a.go", Question: " why? "}, a + ": why?", true},
+		{"a question", editor.PromptParams{Path: root + "/a.go", Question: " why? "}, a + " why?", true},
 		{"lines", editor.PromptParams{Path: root + "/a.go", Line: 3, EndLine: 7, Question: "why?"}, a + " lines 3-7: why?", true},
 		{"one line", editor.PromptParams{Path: root + "/a.go", Line: 3, EndLine: 3}, a + " line 3 ", false},
 		{"a name with spaces", editor.PromptParams{Path: root + "/my file (1).go"}, at("my file (1).go", `my\ file\ \(1\).go`) + " ", false},
@@ -35,7 +35,7 @@ func TestPrompt(t *testing.T) {
 		{"no file", editor.PromptParams{Question: "hello"}, "hello", true},
 		{"problems", editor.PromptParams{Path: root + "/a.go", Question: "fix", Problems: []editor.Problem{
 			{Line: 2, Severity: "error", Message: "undefined:\n  x", Source: "compiler"}, {Line: 9, Message: "unused"},
-		}}, a + ": fix\n\nThe editor reports:\n- line 2: error: undefined: x (compiler)\n- line 9: problem: unused", true},
+		}}, a + " fix\n\nThe editor reports:\n- line 2: error: undefined: x (compiler)\n- line 9: problem: unused", true},
 		{"an escape", editor.PromptParams{Question: "a\x1b[201~/quit\rb"}, "a [201~/quit b", true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
