@@ -78,13 +78,13 @@ var securityTests = map[string]string{
 	"Through the bridge the model can read and search, and change nothing":                   "TestBridgeIsReadOnly TestAskCodex TestAskClaudeReadOnly TestAskCopilot TestAskQwen TestAskOpencode",
 	"An agent that ignores the policy, or a tool that runs anyway, ends the call":            "TestIgnoredPolicyEndsTheRun TestStrayToolEndsTheRun TestRunners",
 	"Gemini CLI's policy denies paths and patterns that lead out of the working directory":   "TestPolicyKeepsPathsInside TestPolicyIsTaken TestBridgeReadsOnlyItsDirectory",
-	"In change mode its tools write to Pollux":                                               "TestWarmChangeMode TestWarmChangeModeSparesTheHome",
+	"In change mode its tools write to Pollux":                                               "TestWarmChangeMode",
 	"The disk is checked afterwards":                                                         "TestSnapshotSeesWrites TestSnapshotSeesEachChange",
 	"An edit that does not fit its file, or is outside the directory, is an error":           "TestChanges",
 	"a proposal changes nothing before you accept it, and never decides itself":              "TestEditorDecidesOnlyWhenAsked",
 	"Behind the wall, the agent can read and run all that you can":                           "TestOutside TestInside TestFiles TestParents TestStrangePaths TestWritable",
 	"A test takes the policy away and lets the model call its tools for writing":             "TestWallHoldsWithoutThePolicy",
-	"The agent works behind the wall, and Pollux ends it as before":                          "TestBridgeQueryReadsAndAnswers TestSameProcess TestBridgeLeavesNoCLI",
+	"The agent works behind the wall, and Pollux ends it as before":                          "TestBridgeSession TestSameProcess TestBridgeLeavesNoCLI",
 	"With `bridge.wall = \"require\"` no agent is asked without the wall":                    "TestWall TestPoolWithoutTheWall TestWallIsRequired",
 	"An agent of your settings (`[agents.NAME]`), which Pollux does not know":                "TestWallOfAnUnknownAgent TestAskCustom TestRequestsAreRefused TestCustomAgentStarts TestCustomAgentIsNotRun",
 	"uses no conversation without these permissions":                                         "TestAskCodex TestConnUnenforced",
@@ -101,7 +101,7 @@ var securityTests = map[string]string{
 	"A conversation ends with its bridge":                                                    "TestConversationsEndWithTheirBridge",
 	"shows no variable of a bridge and no prompt":                                            "TestStatusNamesNoSecret",
 	"Keys are removed from error messages and from the log":                                  "TestSecretsAreTakenOut TestLineWithoutSecrets TestFailuresOfASource",
-	"Change mode copies no credentials and no `.env`":                                        "TestPrivateHome TestPrivateHomeWithoutLinks TestWarmChangeModeCopiesNoSecret",
+	"Change mode copies no credentials and no `.env`":                                        "TestPrivateHome TestPrivateHomeWithoutLinks TestWarmChangeMode",
 	"The next start removes what a killed bridge left":                                       "TestStaleDirectoriesAreRemoved TestBridgeLeavesNoCLI",
 	"Settings files that Pollux creates, and that may hold keys, have mode 0600":             "TestInstallMakesPrivateFiles TestEnableIDEMakesPrivateFile",
 	"has a protected access control list that names you alone":                               "TestPrivate TestOwnerOnlyList TestRightsOfOthers",
@@ -125,7 +125,7 @@ var pageTests = map[string]string{
 		TestSelectionAndLinks`,
 	"docs/CODEX.md": `
 		TestAnswer TestBusyConnections TestClaimInALink TestClaim TestCodex/another_program
-		TestCodex/context TestCodex/crowded TestCodex/two_editors TestIdleConnections TestJunk TestLimits
+		TestCodex/context TestCodex/two_editors TestIdleConnections TestJunk TestLimits
 		TestNamedPipe TestNewContext TestOwner TestPreferred TestReplacedClaim TestSiblings TestStepBack
 		TestStoppedSibling`,
 	"docs/CODING-AGENTS.md": `
@@ -147,7 +147,7 @@ var pageTests = map[string]string{
 	"docs/DOCTOR.md": `
 		TestDoctorAgents TestDoctorClaude TestDoctorContainer TestDoctorReport TestDoctor`,
 	"docs/REMOTE.md": `
-		TestPaths TestRelayAnswersAfterTheEnd TestRemoteContainer TestRemoteForwarded TestRemoteSSH`,
+		TestPaths TestRelayAnswersAfterTheEnd TestRemoteContainer TestRemoteSSH`,
 	"docs/POOL.md": `
 		TestPoolSSH TestPoolSSHLost TestPoolContainer TestPoolRemoteErrors`,
 }

@@ -27,13 +27,33 @@ func TestAskClaude(t *testing.T) {
 	if !isolated(t) {
 		return
 	}
-	t.Run("answers", func(t *testing.T) {
-		w := newClaudeWorld(t, func(r fakemodel.Request) fakemodel.Reply {
-			return fakemodel.Reply{Parts: []fakemodel.Part{{Text: "one "}, {Text: "two"}}}
-		})
-		w.file("secret.txt", "strictly confidential")
-		w.file("CLAUDE.md", "instructions of the project")
-		a := w.askClaude()
+	var both sync.WaitGroup
+	both.Add(2)
+	hanging := make(chan struct{}, 1)
+	w := newClaudeWorld(t, func(r fakemodel.Request) fakemodel.Reply {
+		switch {
+		case strings.Contains(r.Prompt, "alice"), strings.Contains(r.Prompt, "bob"):
+			both.Done()
+			both.Wait() // two answers at the same time
+			return fakemodel.Say("to " + lastLine(r.Prompt))
+		case strings.Contains(r.Prompt, "hang"):
+			if strings.Contains(r.Prompt, "in the answer") {
+				hanging <- struct{}{}
+			}
+			return fakemodel.Reply{Hang: true}
+		case strings.Contains(r.Prompt, "key"):
+			return fakemodel.Reply{Status: 401, Message: "invalid x-api-key"}
+		case strings.Contains(r.Prompt, "refuse"):
+			return fakemodel.Reply{Status: 400, Message: "odd request"}
+		case strings.Contains(r.Prompt, "hello"):
+			return fakemodel.Say("from " + r.Model)
+		}
+		return fakemodel.Reply{Parts: []fakemodel.Part{{Text: "one "}, {Text: "two"}}}
+	})
+	w.file("secret.txt", "strictly confidential")
+	w.file("CLAUDE.md", "instructions of the project")
+	a := w.askClaude("ANTHROPIC_MODEL=claude-sonnet-5-5")
+	step(t, "answers", func(t *testing.T) {
 		pieces := 0
 		start := time.Now()
 		r, _, err := a.ask(w.context(), agent.Request{Prompt: "my number is 4711"}, func(ev agent.Event) {
@@ -84,15 +104,7 @@ func TestAskClaude(t *testing.T) {
 			t.Errorf("the conversation is not replayed alone: %q", got.Text)
 		}
 	})
-	t.Run("parallel", func(t *testing.T) {
-		var both sync.WaitGroup
-		both.Add(2)
-		w := newClaudeWorld(t, func(r fakemodel.Request) fakemodel.Reply {
-			both.Done()
-			both.Wait() // two answers at the same time
-			return fakemodel.Say("to " + strings.TrimSpace(r.Prompt))
-		})
-		a := w.askClaude()
+	step(t, "parallel", func(t *testing.T) {
 		var asked sync.WaitGroup
 		for _, name := range []string{"alice", "bob"} {
 			asked.Go(func() {
@@ -111,23 +123,7 @@ func TestAskClaude(t *testing.T) {
 			}
 		}
 	})
-	t.Run("cancel, models and errors", func(t *testing.T) {
-		hanging := make(chan struct{}, 1)
-		w := newClaudeWorld(t, func(r fakemodel.Request) fakemodel.Reply {
-			switch {
-			case strings.Contains(r.Prompt, "hang"):
-				if strings.Contains(r.Prompt, "in the answer") {
-					hanging <- struct{}{}
-				}
-				return fakemodel.Reply{Hang: true}
-			case strings.Contains(r.Prompt, "key"):
-				return fakemodel.Reply{Status: 401, Message: "invalid x-api-key"}
-			case strings.Contains(r.Prompt, "refuse"):
-				return fakemodel.Reply{Status: 400, Message: "odd request"}
-			}
-			return fakemodel.Say("from " + r.Model)
-		})
-		a := w.askClaude("ANTHROPIC_MODEL=claude-sonnet-5-5")
+	step(t, "cancel, models and errors", func(t *testing.T) {
 		for _, when := range []string{"before the start", "in the answer"} {
 			ctx, cancel := context.WithCancel(w.context())
 			_, _, err := a.ask(ctx, agent.Request{Prompt: "hang " + when}, func(ev agent.Event) {
@@ -157,7 +153,7 @@ func TestAskClaude(t *testing.T) {
 		}
 		// In one conversation, too.
 		for _, model := range []string{"claude-haiku-5-5", ""} {
-			a.answer(agent.Request{Prompt: "hello", Model: model, Conversation: "mine", Replay: "lost"}, "from "+map[string]string{"": "claude-sonnet-5-5"}[model]+model)
+			a.answer(agent.Request{Prompt: "hello", Model: model, Conversation: "of models", Replay: "hello"}, "from "+map[string]string{"": "claude-sonnet-5-5"}[model]+model)
 		}
 		a.fails(agent.Request{Prompt: "refuse it"}, agent.BadRequest, "odd request")
 		a.fails(agent.Request{Prompt: "key"}, agent.Auth, "run `claude` and type /login")

@@ -7,10 +7,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
+	"pollux/internal/agent/gemini/fakecli"
 	"pollux/internal/fakemodel"
 )
 
@@ -34,35 +33,25 @@ func (w *world) ask(args ...string) (out, errs string, code int) {
 	return o.String(), e.String(), cmd.ProcessState.ExitCode()
 }
 
-// A terminal shows the text while the model writes it, and what the model says before a
-// tool use apart from the answer. Ctrl-C keeps what has arrived.
+// A terminal shows the text while the agent writes it, and what the agent says before a tool
+// use apart from the answer. Ctrl-C keeps what has arrived.
 func TestAskOnATerminal(t *testing.T) {
-	gate := make(chan struct{})
-	release := sync.OnceFunc(func() { close(gate) })
-	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
-		if strings.Contains(r.Prompt, "never ends") {
-			return fakemodel.Reply{Parts: []fakemodel.Part{{Text: "The beginning of it"}, {Text: ".", Delay: time.Hour}}}
-		}
-		if r.Step > 0 {
-			<-gate // the terminal shows the text of the first step before there is an answer
-		}
-		return readsThenAnswers(r)
-	})
-	t.Cleanup(release)
-	w.file("hello.txt", "good morning")
-	term := w.run(w.project, w.askEnv(), polluxBinary, "ask", "-t", "10m", "what does hello.txt say?")
+	w := newWorld(t, silent)
+	var err error
+	if w.fake, err = fakecli.Install(filepath.Join(w.home, "fake"), current); err != nil {
+		t.Fatal(err)
+	}
+	term := w.run(w.project, w.askEnv(), polluxBinary, "ask", "-t", "10m", "fake:narrate")
 	term.expect("I will read it.")
 	term.expect("(reading hello.txt)")
-	release()
-	term.expect(`It says: {"output":"good morning"}`)
+	term.expect("The answer.")
 	<-term.done
-	if n := strings.Count(term.text, "It says"); n != 1 || term.cmd.ProcessState.ExitCode() != 0 {
+	if n := strings.Count(term.text, "The answer."); n != 1 || term.cmd.ProcessState.ExitCode() != 0 {
 		t.Errorf("the answer is shown %d times; %v", n, term.cmd.ProcessState)
 	}
 
-	w.useFake()
-	term = w.run(w.project, w.askEnv(), polluxBinary, "ask", "-t", "10m", "what never ends?")
-	term.expect("The beginning of it")
+	term = w.run(w.project, w.askEnv(), polluxBinary, "ask", "-t", "10m", "fake:say-and-hang")
+	term.expect("as far as I came")
 	term.keys("\x03")
 	term.expect("pollux: interrupted: the answer is incomplete")
 	<-term.done

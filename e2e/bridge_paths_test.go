@@ -49,7 +49,7 @@ func bridgeReadsOnlyItsDirectory(t *testing.T) {
 	} {
 		systest.WriteFile(t, path, text)
 	}
-	c := w.bridge()
+	c := w.bridge("PATH=" + machinePath) // this machine's own Node.js
 	c.call("query", map[string]any{"prompt": "an earlier question with SECRET words"}).want(t, false, "Noted.")
 	transcripts, err := filepath.Glob(filepath.Join(w.home, ".gemini", "tmp", "*", "chats", "*"))
 	if err != nil || len(transcripts) == 0 {

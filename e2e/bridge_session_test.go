@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,7 @@ import (
 
 	"pollux/internal/agent"
 	"pollux/internal/fakemodel"
+	"pollux/internal/wall"
 )
 
 // A bridgeStory is a part of the session of one bridge.
@@ -29,17 +31,20 @@ type bridgeStory struct {
 	// own is set if it depends on how Pollux runs a process for each request, or the pool: with
 	// -short, these are processes of a fake CLI.
 	own bool
+	// fake is set if the CLI makes no difference: with -short, it is always a fake one.
+	fake bool
 }
 
 var bridgeStories = []bridgeStory{
+	{name: "reads and answers", mark: "hello.txt say", model: readsThenAnswers, run: bridgeReadsAndAnswers},
 	{name: "files and images", mark: "mail me", model: echo, run: bridgeFilesAndImages, shared: true},
 	{name: "change mode", mark: "rename greet", model: func(fakemodel.Request) fakemodel.Reply {
 		return fakemodel.Say("I rename it.\n\n**FILE: greet.py:1-2**\n===OLD===\ndef greet():\n    pass\n===NEW===\ndef hello():\n    pass\n===END===\n\n" +
 			"**NEW FILE: docs/hello.md**\n===NEW===\n# Hello\n===END===\nDone!")
-	}, run: bridgeChangeMode, shared: true},
+	}, run: bridgeChangeMode, shared: true, own: true},
 	{name: "huge answer", mark: "tell everything", model: func(fakemodel.Request) fakemodel.Reply {
 		return fakemodel.Reply{Parts: hugeAnswer()}
-	}, run: bridgeHugeAnswer, shared: true},
+	}, run: bridgeHugeAnswer, shared: true, own: true, fake: true},
 	{name: "conversation", mark: "my number", model: func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("Noted.") },
 		run: bridgeConversation, own: true},
 	{name: "search", mark: "newest Go", model: searches, run: bridgeSearches},
@@ -70,7 +75,8 @@ func TestBridgeSession(t *testing.T) {
 	if testing.Short() {
 		fake := func(s bridgeStory) bool { return !s.own }
 		kinds = []kind{
-			{agent.Warmed, newWorld, none}, {agent.Spawned, newWorld, func(s bridgeStory) bool { return s.shared || s.own }},
+			{agent.Warmed, newWorld, func(s bridgeStory) bool { return s.fake }},
+			{agent.Spawned, newWorld, func(s bridgeStory) bool { return s.shared || s.own }},
 			{"fake/" + agent.Spawned, newFakeWorld, fake}, {"fake/" + poolKind, newFakeWorld, fake},
 		}
 	}
@@ -88,7 +94,11 @@ func bridgeSession(t *testing.T, world func(*testing.T, fakemodel.Script) *world
 		}
 		return fakemodel.Say("no story has this prompt: " + r.Prompt)
 	})
-	c := w.bridge("GEMINI_MAX_CONCURRENT=1")
+	var env []string
+	if wall.Available() == nil {
+		env = append(env, "POLLUX_WALL=require")
+	}
+	c := w.bridge(env...)
 	for _, story := range bridgeStories {
 		if left(story) {
 			continue
@@ -100,6 +110,51 @@ func bridgeSession(t *testing.T, world func(*testing.T, fakemodel.Script) *world
 		})
 	}
 	w.wantNothingLeft(c)
+}
+
+// readsThenAnswers reads hello.txt and answers.
+func readsThenAnswers(r fakemodel.Request) fakemodel.Reply {
+	if r.Step == 0 {
+		return fakemodel.Reply{Parts: []fakemodel.Part{
+			{Text: "I will read it. "}, {Call: "read_file", Args: map[string]any{"file_path": "hello.txt"}},
+		}}
+	}
+	return fakemodel.Say("It says: " + string(r.Results[0].Response))
+}
+
+// The CLI reads a file and answers, behind the wall where the kernel has one. It still keeps its own
+// state.
+func bridgeReadsAndAnswers(t *testing.T, c *bridgeClient) {
+	w := c.w
+	w.file("hello.txt", "good morning")
+	o := c.call("query", map[string]any{"prompt": "what does hello.txt say?"})
+	o.want(t, false, "It says", "good morning")
+	if strings.Contains(o.text, "I will read it") {
+		t.Errorf("the answer contains the narration: %q", o.text)
+	}
+	tokens, _ := o.Meta["tokens"].(map[string]any)
+	input, _ := tokens["input"].(float64)
+	output, _ := tokens["output"].(float64)
+	if o.Meta["model"] != "gemini-2.5-flash" || o.Meta["partial"] != false || o.Meta["durationMs"].(float64) <= 0 || input == 0 || output == 0 {
+		t.Errorf("_meta is %v", o.Meta)
+	}
+	for next(t, "report of the reading", c.reported) != "reading hello.txt" {
+	}
+	state := 0
+	filepath.WalkDir(filepath.Join(w.home, ".gemini"), func(_ string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			state++
+		}
+		return err
+	})
+	if state < 2 { // more than the settings of newWorld
+		t.Error("the CLI has written none of its own files")
+	}
+	if w.runtime != "" && wall.Available() == nil {
+		if status := w.pollux("pool", "status"); !strings.Contains(status, "the kernel keeps agents from changing files") {
+			t.Errorf("the status is\n%s", status)
+		}
+	}
 }
 
 // echo is a model that repeats the prompt and names the images.

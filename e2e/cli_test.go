@@ -341,6 +341,40 @@ func TestGemini(t *testing.T) {
 		e.closeOf(d.ID)
 		w.wantFile(path, "one\n")
 	})
+	// After a crash the companion restarts with the same port and token. The user has to run
+	// /ide enable, because the CLI does not reconnect automatically.
+	step(t, "restart", func(t *testing.T) {
+		// The CLI's old connection tries twice to reconnect. A failure after /ide
+		// enable would close the new connection, so wait for both.
+		attempts := make(chan bool, 10)
+		gap := &http.Server{Handler: http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+			http.NotFound(rw, nil)
+			attempts <- true
+		})}
+		var resume []func() // once somebody listens
+		for _, pid := range append(children(t, cli.cmd.Process.Pid), cli.cmd.Process.Pid) {
+			resume = append(resume, suspend(t, pid))
+		}
+		e.kill()
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", e.info.Port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		go gap.Serve(l)
+		for _, f := range resume {
+			f()
+		}
+		next(t, "first attempt", attempts)
+		next(t, "second attempt", attempts)
+		gap.Close()
+		before := e.info
+		e = w.edit(func(p *editor.InitializeParams) { p.Settings.Port, p.Settings.Token = before.Port, before.Token })
+		if e.info.Port != before.Port || e.info.Token != before.Token {
+			t.Errorf("after the restart, the port is %d and was %d", e.info.Port, before.Port)
+		}
+		cli.prompt("/ide enable")
+		cli.expect("Connected to Test Editor")
+	})
 	// kill -9 of the companion, and of the editor with it, while a diff is open:
 	// the journal has the proposal and the edits, and restore writes them.
 	step(t, "the companion is killed", func(t *testing.T) {
@@ -404,7 +438,7 @@ func editorContext(t *testing.T, text string) (v any) {
 }
 
 // Trap 6: a companion that exits leaves no CLI waiting. The real one waits in
-// TestPageListsSeveral.
+// TestPageEditsAndAccepts.
 func TestTrap6EditorGoneAnswersTheCLI(t *testing.T) {
 	t.Parallel()
 	for _, way := range []string{"end of input", "SIGTERM", "SIGHUP"} {
@@ -443,56 +477,6 @@ func TestTrap6EditorGoneAnswersTheCLI(t *testing.T) {
 			}
 		})
 	}
-}
-
-// After a crash the companion restarts with the same port and token. The user
-// has to run /ide enable, because the CLI does not reconnect automatically.
-func TestCompanionRestarted(t *testing.T) {
-	var path string
-	w := newWorld(t, write(&path, "two\n"))
-	path = w.file("f.txt", "one\n")
-	e := w.edit(nil)
-	cli := e.gemini(w)
-	// The CLI is connected once it has the context. (/ide status would already
-	// show what /ide enable shows.)
-	e.show(editor.File{Path: path, Active: true})
-	cli.expect("1 open file")
-	// The CLI's old connection tries twice to reconnect. A failure after /ide
-	// enable would close the new connection, so wait for both.
-	attempts := make(chan bool, 10)
-	gap := &http.Server{Handler: http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
-		http.NotFound(rw, nil)
-		attempts <- true
-	})}
-	var resume []func() // once somebody listens
-	for _, pid := range append(children(t, cli.cmd.Process.Pid), cli.cmd.Process.Pid) {
-		resume = append(resume, suspend(t, pid))
-	}
-	e.kill()
-	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", e.info.Port))
-	if err != nil {
-		t.Fatal(err)
-	}
-	go gap.Serve(l)
-	for _, f := range resume {
-		f()
-	}
-	next(t, "first attempt", attempts)
-	next(t, "second attempt", attempts)
-	gap.Close()
-	again := w.edit(func(p *editor.InitializeParams) {
-		p.Settings.Port, p.Settings.Token = e.info.Port, e.info.Token
-	})
-	if again.info.Port != e.info.Port {
-		t.Errorf("port %d after the restart, was %d", again.info.Port, e.info.Port)
-	}
-	cli.prompt("/ide enable")
-	cli.expect("Connected to Test Editor")
-	cli.prompt("change it")
-	d := next(t, "diff", again.opened)
-	again.accept(d, d.Text())
-	cli.expect(after)
-	w.wantFile(path, "two\n")
 }
 
 // The old release finds its companion only by the exact PID.

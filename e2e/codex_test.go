@@ -89,6 +89,7 @@ func TestCodex(t *testing.T) {
 	if !isolated(t) {
 		return
 	}
+	// Idle connections and junk of other programs keep nothing from Codex CLI.
 	t.Run("context", func(t *testing.T) {
 		w := newCodexWorld(t)
 		a, b := w.file("a.txt", "alpha\nbeta\ngamma\n"), w.file("b.txt", "b\n")
@@ -102,9 +103,23 @@ func TestCodex(t *testing.T) {
 			editor.File{Path: b, Focused: 2},
 			editor.File{Path: w.file(".env", "SECRET=1\n"), Focused: 1},
 		)
+		dial := func(junk string) {
+			conn, err := net.Dial("unix", w.codexSocket())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { conn.Close() })
+			io.WriteString(conn, junk)
+		}
 		cli := w.codex()
+		for range 100 {
+			dial("")
+		}
 		cli.ask("/ide")
 		cli.see("IDE context is on")
+		for _, junk := range []string{"\x02\x00\x00\x00{}", "\x03\x00\x00\x00abc", "\x00\x00\x00\x00", "\xff\xff\xff\xff"} {
+			dial(junk)
+		}
 		cli.ask("hello")
 		cli.see(after)
 		got, want := w.prompted("hello").Prompt, "# Context from my IDE setup:\n\n## Active file: a.txt\n\n"+
@@ -120,6 +135,7 @@ func TestCodex(t *testing.T) {
 		if got := w.pollux("status"); !strings.Contains(got, "agent Codex CLI (pid ") || !strings.Contains(got, ") in "+w.project+", connected") {
 			t.Errorf("status prints %s", got)
 		}
+		waitNote(t, e, "")
 		w.sends(t, cli, "Codex CLI", "a.txt lines 2-3")
 		kill(cli.PID)
 		waitFor(t, "the end of the agent", func() bool { return len(e.agents(t)) == 0 })
@@ -162,36 +178,6 @@ func TestCodex(t *testing.T) {
 		}
 		e.quit()
 		other.want(t, "after the companion has ended")
-	})
-	// Idle connections and junk of other programs keep nothing from Codex CLI.
-	t.Run("crowded", func(t *testing.T) {
-		w := newCodexWorld(t)
-		e := w.edit(nil)
-		e.open(t, w.file("a.txt", "a\n"))
-		e.waitOpen(t, 1)
-		waitExists(t, w.codexSocket())
-		cli := w.codex()
-		dial := func(junk string) {
-			conn, err := net.Dial("unix", w.codexSocket())
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { conn.Close() })
-			io.WriteString(conn, junk)
-		}
-		for range 100 {
-			dial("")
-		}
-		cli.ask("/ide")
-		cli.see("IDE context is on")
-		for _, junk := range []string{"\x02\x00\x00\x00{}", "\x03\x00\x00\x00abc", "\x00\x00\x00\x00", "\xff\xff\xff\xff"} {
-			dial(junk)
-		}
-		cli.ask("first")
-		if got := w.prompted("first").Prompt; !strings.Contains(got, "Active file: a.txt") {
-			t.Errorf("the model receives %q", got)
-		}
-		waitNote(t, e, "")
 	})
 	// One companion owns the socket, and answers for the other one.
 	t.Run("two editors", func(t *testing.T) {

@@ -89,7 +89,10 @@ func TestPageHunksAreTheSame(t *testing.T) {
 
 // Undoing all hunks gives the original text, whatever its last line ends with.
 func TestPageUndoesEachHunk(t *testing.T) {
-	t.Parallel()
+	s := newStage(t, change("a"))
+	s.page(shows("#path", "a.txt"))
+	s.tell(editor.MethodDiffClose, editor.DiffClose{ID: "a", Reason: editor.ReasonClosed})
+	var said []string
 	for i, c := range [][2]string{
 		{"one\ntwo\n", "ONE\ntwo\nthree\n"},
 		{"one\ntwo", "one\nTWO\n"},
@@ -100,22 +103,22 @@ func TestPageUndoesEachHunk(t *testing.T) {
 		{"one\n", "one\ntwo"},
 		{"one\ntwo", "two"},
 	} {
-		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			d := change("a")
-			d.Original, d.Proposed = c[0], c[1]
-			s := newStage(t, d)
-			s.page(shows("#path", "a.txt"))
-			for range hunk.Between(c[0], c[1]) {
-				s.settle()
-				s.page(chromedp.KeyEvent("n"), chromedp.KeyEvent("u"))
-			}
-			s.page(shows("#position", "no difference"))
+		d := change(fmt.Sprint("text-", i))
+		d.Original, d.Proposed = c[0], c[1]
+		s.tell(editor.MethodDiffOpen, d)
+		s.page(shows("#path", d.ID+".txt"))
+		for range hunk.Between(c[0], c[1]) {
 			s.settle()
-			s.ctrlEnter()
-			s.wantSaid("accept a")
-			if got := s.text("a"); got != c[0] {
-				t.Errorf("%q instead of %q is %q after undoing each hunk", c[1], c[0], got)
-			}
-		})
+			s.page(chromedp.KeyEvent("n"), chromedp.KeyEvent("u"))
+		}
+		s.page(shows("#position", "no difference"))
+		s.settle()
+		s.ctrlEnter()
+		said = append(said, "accept "+d.ID)
+		s.wantSaid(said...)
+		if got := s.text(d.ID); got != c[0] {
+			t.Errorf("%q instead of %q is %q after undoing each hunk", c[1], c[0], got)
+		}
+		s.page(shows("#none", "No pending changes"))
 	}
 }

@@ -53,56 +53,54 @@ func theme(name string) chromedp.Action[chromedp.Void] {
 
 // In the light theme the buttons of the unified view were white on white.
 func TestPageContrast(t *testing.T) {
-	t.Parallel()
-	for _, colours := range []string{"light", "dark"} {
-		t.Run(colours, func(t *testing.T) {
-			d := change("a")
-			d.Path = "/project/a.go"
-			d.Original = "package a\n\n// A comment that stays.\nfunc f(n int) string {\n\t// A comment.\n\treturn \"text\" + g(1, true)\n}\n\ntype T struct{ old int }\n"
-			d.Proposed = "package a\n\n// A comment that stays.\nfunc f(n int) string {\n\t// A new comment.\n\treturn \"texts\" + h(2, false, nil)\n}\n\ntype U struct{ new string }\n"
-			orphan := change("b")
-			orphan.State = editor.StateOrphaned
-			s := newStage(t, d, orphan)
-			s.page(theme(colours), shows("#path", "a.go"))
-			check := func(what string) {
-				t.Helper()
-				bad, err := chromedp.Run(s.ctx, chromedp.Evaluate[[]string](contrasts))
-				if err != nil || len(bad) > 0 {
-					t.Errorf("%s, %s: %v\n%s", colours, what, err, strings.Join(bad, "\n"))
-				}
+	d := change("a")
+	d.Path = "/project/a.go"
+	d.Original = "package a\n\n// A comment that stays.\nfunc f(n int) string {\n\t// A comment.\n\treturn \"text\" + g(1, true)\n}\n\ntype T struct{ old int }\n"
+	d.Proposed = "package a\n\n// A comment that stays.\nfunc f(n int) string {\n\t// A new comment.\n\treturn \"texts\" + h(2, false, nil)\n}\n\ntype U struct{ new string }\n"
+	orphan := change("b")
+	orphan.State = editor.StateOrphaned
+	s := newStage(t, d, orphan)
+	s.page(shows("#path", "a.go"))
+	check := func(what string) {
+		t.Helper()
+		for _, colours := range []string{"light", "dark"} {
+			s.page(theme(colours))
+			bad, err := chromedp.Run(s.ctx, chromedp.Evaluate[[]string](contrasts))
+			if err != nil || len(bad) > 0 {
+				t.Errorf("%s, %s: %v\n%s", colours, what, err, strings.Join(bad, "\n"))
 			}
-			check("just appeared")
-			s.settle()
-			check("side by side")
-			s.page(chromedp.KeyEvent("v"), shows(".cm-deletedChunk", "A comment."))
-			check("unified")
-			s.page(chromedp.KeyEvent("s"), shows("#kept", "Not decided yet"))
-			for _, level := range []string{"info", "warning", "error"} {
-				s.tell(editor.MethodMessage, editor.Message{Level: level, Text: "a message: " + level})
-				s.page(shows(".message."+level, "a message"))
-			}
-			check("kept, with messages")
-			s.page(edit, chromedp.KeyEvent("f", chromedp.KeyModifiers(kb.ModifierCtrl)), shows(".cm-search", "replace"), chromedp.KeyEvent("return"), shows(".cm-searchMatch", "return"))
-			check("search")
-			s.page(chromedp.KeyEvent(kb.F1), shows("#keys[open]", "undo the hunk"))
-			check("keys")
-			s.page(chromedp.KeyEvent(kb.F1), gone("#keys[open]"), unsettled)
-			s.script(func(_, _ string) any {
-				return editor.DiffAcceptResult{Status: editor.StatusConflict, Message: "It has changed on disk.", Disk: "on disk\n", Version: "v2"}
-			})
-			s.settle()
-			s.ctrlEnter()
-			s.page(shows("#conflict-text", "has changed on disk"))
-			check("conflict")
-			s.page(chromedp.Click(`//button[contains(., "b.txt")]`), shows("#path", "b.txt"), shows("#reject", "Discard"))
-			s.settle()
-			check("the agent is disconnected")
-			s.tell(editor.MethodDiffClose, editor.DiffClose{ID: "a", Reason: editor.ReasonClosed})
-			s.tell(editor.MethodDiffClose, editor.DiffClose{ID: "b", Reason: editor.ReasonClosed})
-			s.page(shows("#none", "No pending changes"))
-			check("empty")
-		})
+		}
 	}
+	check("just appeared")
+	s.settle()
+	check("side by side")
+	s.page(chromedp.KeyEvent("v"), shows(".cm-deletedChunk", "A comment."))
+	check("unified")
+	s.page(chromedp.KeyEvent("s"), shows("#kept", "Not decided yet"))
+	for _, level := range []string{"info", "warning", "error"} {
+		s.tell(editor.MethodMessage, editor.Message{Level: level, Text: "a message: " + level})
+		s.page(shows(".message."+level, "a message"))
+	}
+	check("kept, with messages")
+	s.page(edit, chromedp.KeyEvent("f", chromedp.KeyModifiers(kb.ModifierCtrl)), shows(".cm-search", "replace"), chromedp.KeyEvent("return"), shows(".cm-searchMatch", "return"))
+	check("search")
+	s.page(chromedp.KeyEvent(kb.F1), shows("#keys[open]", "undo the hunk"))
+	check("keys")
+	s.page(chromedp.KeyEvent(kb.F1), gone("#keys[open]"), unsettled)
+	s.script(func(_, _ string) any {
+		return editor.DiffAcceptResult{Status: editor.StatusConflict, Message: "It has changed on disk.", Disk: "on disk\n", Version: "v2"}
+	})
+	s.settle()
+	s.ctrlEnter()
+	s.page(shows("#conflict-text", "has changed on disk"))
+	check("conflict")
+	s.page(chromedp.Click(`//button[contains(., "b.txt")]`), shows("#path", "b.txt"), shows("#reject", "Discard"))
+	s.settle()
+	check("the agent is disconnected")
+	s.tell(editor.MethodDiffClose, editor.DiffClose{ID: "a", Reason: editor.ReasonClosed})
+	s.tell(editor.MethodDiffClose, editor.DiffClose{ID: "b", Reason: editor.ReasonClosed})
+	s.page(shows("#none", "No pending changes"))
+	check("empty")
 }
 
 // The theme that the user chose stays after a reload.

@@ -223,17 +223,24 @@ func Bye() {
 `
 
 // The page in a real browser, with the real CLI: a diff arrives, is edited,
-// survives a reload, and is accepted with its edits.
+// survives a reload, and is accepted with its edits. Then another CLI, which the test plays, waits
+// too. The page lists both, narrow and dark, and rejects one.
 func TestPageEditsAndAccepts(t *testing.T) {
-	var path string
-	w := newWorld(t, write(&path, pageAfter))
-	path = w.file("greet.go", pageBefore)
-	e := w.edit(func(p *editor.InitializeParams) { p.Diff = false; p.Settings.ReviewPage = true })
+	var w *world
+	w = newWorld(t, changes(func(name string) []fakemodel.Part {
+		if !strings.HasSuffix(name, ".go") {
+			return nil
+		}
+		return []fakemodel.Part{writeFile("write_file")(filepath.Join(w.project, name), pageAfter)}
+	}))
+	path, created := w.file("greet.go", pageBefore), filepath.Join(w.project, "new.txt")
+	w.file("hello.go", pageBefore)
+	e := w.edit(onlyPage)
 	ctx := browser(t)
 	onPage(t, ctx, chromedp.Navigate(e.link(ctx)), shows("#none", "No agent is connected"))
 	cli := e.gemini(w)
 	onPage(t, ctx, shows("#none", "No pending changes"))
-	cli.prompt("change it")
+	cli.prompt("change greet.go")
 	onPage(t, ctx,
 		shows(".cm-merge-a", `fmt.Println("Hello " + name)`),
 		shows(".cm-merge-b", "Hello, %s!"),
@@ -260,40 +267,28 @@ func TestPageEditsAndAccepts(t *testing.T) {
 		chromedp.KeyEvent(kb.Enter, chromedp.KeyModifiers(kb.ModifierCtrl)), // Ctrl-Enter
 		shows("#none", "No pending changes"),
 	)
-	cli.expect(after)
+	cli.expect(changedFile("greet.go"))
 	got, err := os.ReadFile(path)
 	if err != nil || !strings.Contains(string(got), `import "fmt"`) || !strings.Contains(string(got), "everybody") {
 		t.Errorf("the file holds %q, %v", got, err)
 	}
 
 	// The page counts as a view: an error for openDiff would break a yes in the terminal.
-	cli.prompt("change it")
+	cli.prompt("change greet.go")
+	onPage(t, ctx, shows("#path", "greet.go"))
 	cli.expect(asks)
 	cli.keys("1")
-	cli.expect(after)
+	cli.expect(changedFile("greet.go"))
 	w.wantFile(path, pageAfter)
-}
+	onPage(t, ctx, shows("#none", "No pending changes"))
 
-// Two CLIs wait. The page lists both, narrow and dark, and rejects one.
-func TestPageListsSeveral(t *testing.T) {
-	var a, b string
-	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
-		switch {
-		case r.Step > 0:
-			return fakemodel.Say(after)
-		case strings.Contains(r.Prompt, "second"):
-			return fakemodel.CallTool("write_file", map[string]any{"file_path": b, "content": "new file\n"})
-		}
-		return fakemodel.CallTool("write_file", map[string]any{"file_path": a, "content": pageAfter})
-	})
-	a, b = w.file("greet.go", pageBefore), filepath.Join(w.project, "new.txt")
-	e := w.edit(func(p *editor.InitializeParams) { p.Diff = false; p.Settings.ReviewPage = true })
-	ctx := browser(t)
-	onPage(t, ctx, chromedp.Navigate(e.link(ctx)))
-	one, two := e.gemini(w), e.gemini(w)
-	one.prompt("the first")
-	onPage(t, ctx, shows(".name", "greet.go"))
-	two.prompt("the second")
+	cli.prompt("change hello.go")
+	cli.expect(asks)
+	onPage(t, ctx, shows(".name", "hello.go"))
+	other := e.dial()
+	if err := other.OpenDiff(w.context(), created, "new file\n"); err != nil {
+		t.Fatal(err)
+	}
 	onPage(t, ctx,
 		shows(".name", "new.txt"), shows(".tags", "new file"),
 		dark,
@@ -308,15 +303,11 @@ func TestPageListsSeveral(t *testing.T) {
 		shows("#path", "new.txt"),
 		settled,
 		chromedp.KeyEvent(kb.Backspace, chromedp.KeyModifiers(kb.ModifierCtrl, kb.ModifierShift)), // Ctrl-Shift-Backspace
-		shows("#path", "greet.go"),
+		shows("#path", "hello.go"),
 	)
-	two.expect("Request cancelled", ready)
-	if _, err := os.Stat(b); err == nil {
-		t.Error("the rejected file was written")
-	}
-	// The editor has exited: the page says so, and the first CLI gets an
-	// answer.
+	received(t, other, "a rejection", rejected)
+	// The editor has exited: the page says so, and the CLI gets an answer.
 	e.Client.Close()
-	one.expect("Request cancelled", ready)
+	cli.expect("Request cancelled")
 	onPage(t, ctx, shows("#status", "reconnecting"))
 }

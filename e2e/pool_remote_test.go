@@ -139,7 +139,7 @@ func TestPoolSSH(t *testing.T) {
 	link := filepath.Join(f.home, "link")
 	systest.Link(t, f.project, link)
 	c := f.bridge([]string{f.ssh()}, "--ssh", "far", "--map", f.here+"="+link)
-	o := c.call("query", map[string]any{"prompt": "what does hello.txt say?"})
+	o := c.call("query", map[string]any{"prompt": "what does hello.txt say?", "changeMode": true})
 	o.want(t, false, "good morning from far away")
 	if o.Meta["runner"] != agent.Warmed {
 		t.Errorf("_meta is %v", o.Meta)

@@ -146,9 +146,24 @@ func (g *gate) script(r fakemodel.Request) fakemodel.Reply {
 func says(r fakemodel.Request) fakemodel.Reply { return fakemodel.Say("The answer to: " + r.Prompt) }
 
 // Five sessions in one directory start a pool at the same instant, and share one pool and
-// one process.
+// one process. One session learns that the quota of the day is used up, and when it is renewed. The
+// next session asks the fallback model immediately.
 func TestPoolIsShared(t *testing.T) {
-	w := newWorld(t, says)
+	quotas := map[string]struct {
+		reply fakemodel.Reply
+		until time.Duration
+	}{
+		// As a user who has signed in.
+		"gemini-2.5-pro": {fakemodel.Reply{Status: 429, Reset: 2 * time.Hour}, 2 * time.Hour},
+		// With a key, the CLI replaces the message of the service, and so the time.
+		"gemini-2.5-flash-lite": {fakemodel.Reply{Status: 429, PerDay: true, Message: "Your quota will reset after 2h0m0s."}, 15 * time.Minute},
+	}
+	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
+		if quota, ok := quotas[r.Model]; ok {
+			return quota.reply
+		}
+		return says(r)
+	})
 	w.usePool()
 	var all []*bridgeClient
 	for range 5 {
@@ -192,6 +207,28 @@ func TestPoolIsShared(t *testing.T) {
 			if e.Type().IsRegular() && strings.Contains(e.Name(), "lock") {
 				t.Errorf("a lock file is left: %s", e.Name())
 			}
+		}
+	}
+
+	for i, prompt := range []string{"the first", "the second"} {
+		for model := range quotas {
+			o := all[1+i].call("query", map[string]any{"prompt": prompt, "model": model})
+			o.want(t, false, prompt, "answered by gemini-2.5-flash")
+		}
+	}
+	for _, r := range w.model.Requests() {
+		if _, used := quotas[r.Model]; used && strings.Contains(r.Prompt, "the second") {
+			t.Errorf("the second session asked %s, whose quota is used up", r.Model)
+		}
+	}
+	queues := w.onlyPool().Queues
+	if len(queues) != 1 || len(queues[0].UsedUp) != len(quotas) {
+		t.Fatalf("queues: %+v", queues)
+	}
+	for _, used := range queues[0].UsedUp {
+		until, left := quotas[used.Model].until, time.Until(used.Until)
+		if used.Kind != agent.QuotaDay || left > until || left < until-2*time.Minute {
+			t.Errorf("%+v, for %s", used, left)
 		}
 	}
 }
@@ -361,49 +398,6 @@ func TestPoolStopsNow(t *testing.T) {
 	w.asked("please wait", 2)
 	close(g.open)
 	next(t, "answer", answer).want(t, false, "please wait")
-}
-
-// One session learns that the quota of the day is used up, and when it is renewed. The
-// next session asks the fallback model at once.
-func TestPoolRemembersQuotas(t *testing.T) {
-	quotas := map[string]struct {
-		reply fakemodel.Reply
-		until time.Duration
-	}{
-		// As a user who has signed in.
-		"gemini-2.5-pro": {fakemodel.Reply{Status: 429, Reset: 2 * time.Hour}, 2 * time.Hour},
-		// With a key, the CLI replaces the message of the service, and so the time.
-		"gemini-2.5-flash-lite": {fakemodel.Reply{Status: 429, PerDay: true, Message: "Your quota will reset after 2h0m0s."}, 15 * time.Minute},
-	}
-	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
-		if quota, ok := quotas[r.Model]; ok {
-			return quota.reply
-		}
-		return says(r)
-	})
-	w.usePool()
-	for _, prompt := range []string{"the first", "the second"} {
-		c := w.bridge()
-		for model := range quotas {
-			o := c.call("query", map[string]any{"prompt": prompt, "model": model})
-			o.want(t, false, prompt, "answered by gemini-2.5-flash")
-		}
-	}
-	for _, r := range w.model.Requests() {
-		if _, used := quotas[r.Model]; used && strings.Contains(r.Prompt, "the second") {
-			t.Errorf("the second session asked %s, whose quota is used up", r.Model)
-		}
-	}
-	queues := w.onlyPool().Queues
-	if len(queues) != 1 || len(queues[0].UsedUp) != len(quotas) {
-		t.Fatalf("queues: %+v", queues)
-	}
-	for _, used := range queues[0].UsedUp {
-		until, left := quotas[used.Model].until, time.Until(used.Until)
-		if used.Kind != agent.QuotaDay || left > until || left < until-2*time.Minute {
-			t.Errorf("%+v, for %s", used, left)
-		}
-	}
 }
 
 // The first call of a client starts Gemini CLI, also if it asks nothing. The question that

@@ -181,24 +181,16 @@ func (w *world) mirror() (dir string, env []string) {
 	return dir, append(w.withCLI(), "TMPDIR="+tmp, "XDG_RUNTIME_DIR="+tmp)
 }
 
-// newRemoteCLI returns a CLI on the mirror, and the ssh configuration that
-// connects the mirror to the companion's host, and back.
-func newRemoteCLI(t *testing.T) (f remoteCLI, config, dir string, env []string) {
-	t.Helper()
+// The companion runs on another host, which ssh reaches. Then the editor's host forwards the
+// companion's socket to the CLI's host, where each agent finds it.
+func TestRemoteSSH(t *testing.T) {
 	var here string
 	w := newWorld(t, write(&here, "one\ntwo\n"))
-	config = w.ssh()
-	dir, env = w.mirror()
+	config := w.ssh()
+	dir, env := w.mirror()
 	here = filepath.Join(dir, "f.txt")
-	f = remoteCLI{world: w, file: w.file("f.txt", "one\n"), here: here}
+	f := remoteCLI{world: w, file: w.file("f.txt", "one\n"), here: here}
 	f.editor = w.edit(nil)
-	return f, config, dir, env
-}
-
-// The companion runs on another host, which ssh reaches.
-func TestRemoteSSH(t *testing.T) {
-	f, config, dir, env := newRemoteCLI(t)
-	w, here := f.world, f.here
 	cli := w.run(dir, append(env, "POLLUX_SSH=ssh -F "+config),
 		"bash", "-c", `"$0" "$@"; echo "exit code $?"`, polluxBinary, "run", "--attach", "--ssh", "far", "--map", dir+"="+w.project, "--", "gemini")
 	cli.expect("connected to the companion of Test Editor")
@@ -213,13 +205,7 @@ func TestRemoteSSH(t *testing.T) {
 			t.Errorf("left behind: %v", left)
 		}
 	}
-}
 
-// The CLI's host cannot reach the editor's host, which has forwarded its
-// companion's socket there. A CLI finds it however it is started.
-func TestRemoteForwarded(t *testing.T) {
-	f, config, dir, env := newRemoteCLI(t)
-	w, here := f.world, f.here
 	forwarded := filepath.Join(w.home, "tmp", "fwd.sock")
 	ssh := exec.Command("ssh", "-F", config, "-N", "-R", forwarded+":"+f.editor.info.Env[editor.EnvSocket], "far")
 	if err := ssh.Start(); err != nil {
@@ -229,12 +215,9 @@ func TestRemoteForwarded(t *testing.T) {
 	waitFor(t, "the forwarded socket", func() bool { _, err := os.Stat(forwarded); return err == nil })
 	publisher := w.run(dir, env, "bash", "-c", `"$0" "$@"; echo "exit code $?"`, polluxBinary, "connect", "--publish", "--socket", forwarded, "--map", dir+"="+w.project)
 	publisher.expect("connected to the companion of Test Editor; agents started in " + dir)
-	cli := w.run(dir, append(env, "REMOTE_CONTAINERS=1"), "bash", "-c", `"$0" "$@"; echo "exit code $?"`, "gemini")
-	cli.expect(ready)
-	f.check(cli)
-	w.wantFile(here, "one\nfrom far away\n")
-	cli.prompt("/quit")
-	cli.expect("exit code 0")
+	// Doctor looks for a companion and connects to it as the CLI does.
+	p := &patient{world: w, dir: dir, bin: filepath.Dir(geminiCLI(t)), env: append(env, "REMOTE_CONTAINERS=1"), parts: []string{"gemini"}}
+	p.wantUnwell(nil)
 	publisher.keys("\x03")
 	publisher.expect("exit code 0")
 }

@@ -77,12 +77,7 @@ func (c *collector) sums(t *testing.T, metric string, attributes ...string) map[
 // The report of `pollux usage` and that of the collector are correct. They contain no
 // word of the questions and answers, and no path.
 func TestUsage(t *testing.T) {
-	t.Parallel()
-	warmOrEach(t, usage)
-}
-
-func usage(t *testing.T) {
-	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
+	w := newFakeWorld(t, func(r fakemodel.Request) fakemodel.Reply {
 		switch {
 		case strings.Contains(r.Prompt, "unauthorized"):
 			return fakemodel.Reply{Status: 401, Message: "API key not valid. Please pass a valid API key."}

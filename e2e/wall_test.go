@@ -56,7 +56,7 @@ func TestWallHoldsWithoutThePolicy(t *testing.T) {
 	w.tamper()
 	from := agent.Source{Command: geminiCLI(t), Env: w.bridgeEnv()}
 	kinds := []string{agent.Warmed, agent.Spawned}
-	if testing.Short() { // TestBridgeQueryReadsAndAnswers has the other one behind the wall
+	if testing.Short() { // TestBridgeSession has the other one behind the wall
 		kinds = kinds[:1]
 	}
 	for _, kind := range kinds {

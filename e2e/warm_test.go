@@ -82,30 +82,46 @@ func TestWarmChangeMode(t *testing.T) {
 }
 
 func warmChangeMode(t *testing.T) {
-	var project, home string
-	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
-		in := func(elem ...string) string { return filepath.Join(append([]string{project}, elem...)...) }
-		steps := []fakemodel.Reply{
-			fakemodel.CallTool("read_file", map[string]any{"file_path": "greet.py"}),
-			fakemodel.CallTool("replace", map[string]any{"file_path": in("greet.py"), "instruction": "rename", "old_string": "def greet():", "new_string": "def hello():"}),
-			fakemodel.CallTool("replace", map[string]any{"file_path": in("greet.py"), "instruction": "more", "old_string": "def hello():\n    pass", "new_string": "def hello():\n    print('hello')"}),
-			fakemodel.CallTool("write_file", map[string]any{"file_path": in("docs", "hello.md"), "content": "# Hello\n"}),
-			fakemodel.CallTool("write_file", map[string]any{"file_path": in("..", "outside.txt"), "content": "no\n"}),
-			fakemodel.CallTool("run_shell_command", map[string]any{"command": "touch ran"}),
-			// The CLI's own directories, which it writes to without asking its
-			// client.
-			fakemodel.CallTool("write_file", map[string]any{"file_path": filepath.Join(home, ".gemini", "settings.json"), "content": "{}"}),
+	var w *world
+	var private string
+	// The CLI writes its memory and its temporary files without asking its client.
+	own := []string{"GEMINI.md", "settings.json", "tmp/project/evil.txt"}
+	plant := func(elem ...string) fakemodel.Reply {
+		return fakemodel.CallTool("write_file", map[string]any{"file_path": filepath.Join(elem...), "content": "planted\n"})
+	}
+	w = newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
+		var steps []fakemodel.Reply
+		for _, name := range own {
+			steps = append(steps, plant(w.home, ".gemini", filepath.FromSlash(name)))
+		}
+		_, spoiled, spoils := strings.Cut(lastLine(r.Prompt), "spoil ")
+		switch {
+		case spoils:
+			steps = []fakemodel.Reply{plant(w.home, ".gemini", filepath.FromSlash(spoiled))}
+		case strings.Contains(r.Prompt, "plant a key"):
+			steps = []fakemodel.Reply{plant(private, ".env")}
+		case strings.Contains(r.Prompt, "rename greet"):
+			greet := filepath.Join(w.project, "greet.py")
+			steps = append([]fakemodel.Reply{
+				fakemodel.CallTool("read_file", map[string]any{"file_path": "greet.py"}),
+				fakemodel.CallTool("replace", map[string]any{"file_path": greet, "instruction": "rename", "old_string": "def greet():", "new_string": "def hello():"}),
+				fakemodel.CallTool("replace", map[string]any{"file_path": greet, "instruction": "more", "old_string": "def hello():\n    pass", "new_string": "def hello():\n    print('hello')"}),
+				fakemodel.CallTool("write_file", map[string]any{"file_path": filepath.Join(w.project, "docs", "hello.md"), "content": "# Hello\n"}),
+				plant(w.project, "..", "outside.txt"),
+				fakemodel.CallTool("run_shell_command", map[string]any{"command": "touch ran"}),
+			}, steps...)
 		}
 		if r.Step < len(steps) {
 			return steps[r.Step]
 		}
 		return fakemodel.Say("Renamed it.")
 	})
-	project, home = w.project, w.home
 	before := map[string]string{"greet.py": "def greet():\r\n    pass\r\n", "other.txt": "other\n"}
 	for name, text := range before {
 		w.file(name, text)
 	}
+	const secret = "MY_API_KEY=very-secret\n"
+	w.writeHome(".gemini/.env", secret)
 	c := w.bridge()
 	o := c.call("query", map[string]any{"prompt": "rename greet to hello", "changeMode": true})
 	o.want(t, false, "Renamed it.", "+def hello():")
@@ -127,64 +143,33 @@ func warmChangeMode(t *testing.T) {
 	if o.Meta["runner"] != agent.Warmed {
 		t.Errorf("_meta is %v", o.Meta)
 	}
-	w.wantNothingLeft(c)
-}
 
-// The CLI writes its memory and its temporary files by itself, whatever its
-// client allows. In change mode it gets a private home, and writing there ends
-// the call.
-func TestWarmChangeModeSparesTheHome(t *testing.T) {
-	var own string
-	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
-		if r.Step == 0 {
-			path := filepath.Join(own, filepath.FromSlash(lastLine(r.Prompt)))
-			return fakemodel.CallTool("write_file", map[string]any{"file_path": path, "content": "planted\n"})
-		}
-		return fakemodel.Say("Done.")
-	})
-	own = filepath.Join(w.home, ".gemini")
-	c := w.bridge()
-	for i, name := range []string{"GEMINI.md", "settings.json", "tmp/project/evil.txt"} {
-		// The same holds if the workspace is the home itself.
-		for j, dir := range []string{w.project, w.home} {
-			if testing.Short() && i%2 != j { // each write ends a process
-				continue
-			}
-			seen := len(w.model.Requests())
-			o := c.call("query", map[string]any{"prompt": name, "changeMode": true, "workingDirectory": dir})
-			if after, _ := os.ReadFile(filepath.Join(own, filepath.FromSlash(name))); strings.Contains(string(after), "planted") {
-				t.Errorf("in %s, %s is now %q; the call: %s", dir, name, after, o.text)
-			}
-			if len(w.model.Requests()) == seen {
-				t.Errorf("in %s, the model was not asked for %s: %s", dir, name, o.text)
-			}
-		}
+	// The .env with the API key was copied into a directory of the process. It must
+	// be the user's own file there too, and the CLI's tools must not write to it.
+	homes, err := filepath.Glob(filepath.Join(w.tmp(), "pollux-bridge-*", "worker-*", "home", ".gemini"))
+	if err != nil || len(homes) == 0 {
+		t.Fatalf("there is no private home: %v", err)
 	}
-}
-
-// The .env with the API key was copied into a directory of the process. It must
-// be the user's own file there too, and the CLI's tools must not write to it.
-func TestWarmChangeModeCopiesNoSecret(t *testing.T) {
-	var private string
-	w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
-		if r.Step == 0 {
-			return fakemodel.CallTool("write_file", map[string]any{"file_path": filepath.Join(private, ".env"), "content": "PLANTED=1\n"})
-		}
-		return fakemodel.Say("Done.")
-	})
-	w.writeHome(".gemini/.env", "MY_API_KEY=very-secret\n")
-	c := w.bridge()
-	for range 2 { // the second time the model knows the path
-		c.call("query", map[string]any{"prompt": "change it", "changeMode": true})
-		homes, err := filepath.Glob(filepath.Join(w.tmp(), "pollux-bridge-*", "worker-*", "home", ".gemini"))
-		if err != nil || len(homes) == 0 {
-			t.Fatalf("there is no private home: %v", err)
-		}
-		private = homes[0]
-	}
-	w.wantFile(filepath.Join(w.home, ".gemini", ".env"), "MY_API_KEY=very-secret\n")
+	private = homes[0]
+	c.call("query", map[string]any{"prompt": "plant a key", "changeMode": true})
+	w.wantFile(filepath.Join(w.home, ".gemini", ".env"), secret)
 	if info, err := os.Lstat(filepath.Join(private, ".env")); err != nil || info.Mode().IsRegular() {
 		t.Errorf("the private home holds a copy of .env: %v, %v", info, err)
+	}
+
+	// The workspace is the home itself.
+	names := own
+	if testing.Short() { // each write ends a process
+		names = own[1:2]
+	}
+	for _, name := range names {
+		o := c.call("query", map[string]any{"prompt": "spoil " + name, "changeMode": true, "workingDirectory": w.home})
+		if w.timesAsked("spoil "+name) == 0 {
+			t.Errorf("the model was not asked to spoil %s: %s", name, o.text)
+		}
+		if after, _ := os.ReadFile(filepath.Join(w.home, ".gemini", filepath.FromSlash(name))); strings.Contains(string(after), "planted") {
+			t.Errorf("%s is now %q; the call: %s", name, after, o.text)
+		}
 	}
 	w.wantNothingLeft(c)
 }
