@@ -79,7 +79,9 @@ func TestSendToClaude(t *testing.T) {
 	waitFor(t, "the clear screen", func() bool { return !strings.Contains(shell.Text(), "clear; fg") })
 	shell.see("manual mode on")
 	w.pollux("send", "a.txt", "and now?")
-	w.wantPrompt("and now?")
+	if r := w.wantPrompt("and now?"); !strings.Contains(r.Text, "alpha") { // not among the lines that were sent
+		t.Errorf("the model has not received the file: %q", tail(r.Text, 500))
+	}
 	if strings.Contains(shell.Text(), "touch x") {
 		t.Errorf("the text was typed:\n%s", shell.Text())
 	}
