@@ -1258,7 +1258,7 @@ A key that was meant for the text must not overwrite."
 
 (defun pollux--frame ()
   "Return the selected frame, or another one that the user sees.
-A daemon has a frame that nobody sees, and may have no other."
+A daemon starts with a frame that is never on a screen, and may have no other."
   (seq-find (lambda (frame)
               (not (equal (terminal-name (frame-terminal frame)) "initial_terminal")))
             (cons (selected-frame) (frame-list))))

@@ -10,7 +10,7 @@ import (
 	"github.com/dlclark/regexp2/v2"
 )
 
-// The arguments of the tools that are paths, and those that are patterns of paths.
+// For each tool, the argument that is a path, and the one that is a pattern of paths.
 var (
 	pathArguments    = map[string]string{"read_file": "file_path", "list_directory": "dir_path", "glob": "dir_path", "grep_search": "dir_path"}
 	patternArguments = map[string]string{"glob": "pattern", "grep_search": "include_pattern"}

@@ -18,7 +18,7 @@ const ready = "Type your message"
 func Prompt(p editor.PromptParams, roots []string) editor.Prompt {
 	text := ""
 	if p.Path != "" {
-		// The CLI takes a colon for a part of the path, and would not find the file.
+		// The CLI reads a colon as a part of the path, and would not find the file.
 		text = mention(companion.NameIn(p.Path, roots)) + cmp.Or(companion.LineText(p), " ")
 	}
 	return companion.NewPrompt(p, text, ready)

@@ -26,11 +26,15 @@ func Receive[T any](t testing.TB, c <-chan T) T {
 	}
 }
 
-// WantError fails the test unless an error has these texts.
+// WantError fails the test unless there is an error, and its message has each of the texts.
 func WantError(t testing.TB, err error, texts ...string) {
 	t.Helper()
+	if err == nil {
+		t.Errorf("there is no error, want %q", texts)
+		return
+	}
 	for _, text := range texts {
-		if err == nil || !strings.Contains(err.Error(), text) {
+		if !strings.Contains(err.Error(), text) {
 			t.Errorf("the error is %v, want %q", err, text)
 		}
 	}

@@ -237,7 +237,7 @@ func TestEnableIDEKeepsStyle(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "settings.json")
 	os.WriteFile(path, []byte(`{"ide": true}`), 0o600)
-	systest.WantError(t, EnableIDE(path), "correct it first") // ide is no object
+	systest.WantError(t, EnableIDE(path), "correct it first") // ide is not an object
 }
 
 // A FIFO blocked the reader, a device or a large file used up the memory, and

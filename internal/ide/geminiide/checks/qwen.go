@@ -63,16 +63,16 @@ func Qwen(ctx context.Context, c *doctor.Checker) {
 // lookupHost resolves a host's name. The tests replace it.
 var lookupHost = net.DefaultResolver.LookupHost
 
-// qwenHost returns the host at which Qwen Code dials a companion's port: in a container that of
-// the container, if its name can be resolved. It reads none of the variables of [dialHost].
+// qwenHost returns the host at which Qwen Code dials a companion's port: the container's host if
+// this is a container and that name can be resolved, and otherwise the loopback address. Unlike
+// Gemini CLI (see [dialHost]), Qwen Code reads no variables for this.
 func qwenHost(ctx context.Context) string {
-	if !geminiide.InContainer() {
-		return "127.0.0.1"
+	if geminiide.InContainer() {
+		ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+		defer cancel()
+		if _, err := lookupHost(ctx, containerHost); err == nil {
+			return containerHost
+		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
-	defer cancel()
-	if _, err := lookupHost(ctx, containerHost); err != nil {
-		return "127.0.0.1"
-	}
-	return containerHost
+	return "127.0.0.1"
 }
