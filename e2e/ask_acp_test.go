@@ -182,19 +182,19 @@ func (w *world) askACP(a acpAgent) {
 		}
 	}
 	// A conversation continues, and counts its tokens for each question.
-	result, _, _ = c.answer(agent.Request{Prompt: "my number is 4711", Conversation: "one"}, "The answer.")
+	result, _, _ = c.answer(agent.Request{Prompt: "my word is zebra", Conversation: "one"}, "The answer.")
 	before = result.Tokens
-	result, _, _ = c.answer(agent.Request{Prompt: "which number", Conversation: "one"}, "The answer.")
+	result, _, _ = c.answer(agent.Request{Prompt: "which word", Conversation: "one"}, "The answer.")
 	if result.Tokens.Output != before.Output {
 		t.Errorf("first %+v, then %+v", before, result.Tokens)
 	}
-	if r := w.asked1(t, "which number"); !strings.Contains(r.Text, "4711") {
+	if r := w.asked1(t, "which word"); !strings.Contains(r.Text, "zebra") {
 		t.Errorf("the model got %s", r.Text)
 	}
 	// Another model.
 	if a.other != "" {
 		result, _, _ = c.answer(agent.Request{Prompt: "of another", Model: a.other}, "The answer.")
-		if result.Model != a.other || result.Model == model || w.asked1(t, "of another").Model == w.asked1(t, "which number").Model {
+		if result.Model != a.other || result.Model == model || w.asked1(t, "of another").Model == w.asked1(t, "which word").Model {
 			t.Errorf("%+v; the model was %s", result, model)
 		}
 	}

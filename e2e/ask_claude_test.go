@@ -56,7 +56,7 @@ func TestAskClaude(t *testing.T) {
 	step(t, "answers", func(t *testing.T) {
 		pieces := 0
 		start := time.Now()
-		r, _, err := a.ask(w.context(), agent.Request{Prompt: "my number is 4711"}, func(ev agent.Event) {
+		r, _, err := a.ask(w.context(), agent.Request{Prompt: "my word is zebra"}, func(ev agent.Event) {
 			if _, ok := ev.(agent.Text); ok {
 				pieces++
 			}
@@ -76,7 +76,7 @@ func TestAskClaude(t *testing.T) {
 			if !strings.Contains(got.Text, "\n"+prompt+"\n") || strings.Contains(got.Text, "strictly confidential") {
 				t.Errorf("%q reaches the model as %q", prompt, got.Text)
 			}
-			if strings.Contains(got.Text, "4711") || strings.Contains(got.Text, "one two") {
+			if strings.Contains(got.Text, "zebra") || strings.Contains(got.Text, "one two") {
 				t.Errorf("%q has the text of another conversation: %q", prompt, got.Text)
 			}
 			if r.Tokens.Output != tokens.Output {

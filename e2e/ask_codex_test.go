@@ -85,15 +85,15 @@ func TestAskCodex(t *testing.T) {
 		}
 
 		// A conversation continues, with another model for one question.
-		a.answer(agent.Request{Prompt: "my number is 4711", Conversation: "s"}, "Noted.")
-		other, _, _ := a.answer(agent.Request{Prompt: "which number?", Conversation: "s", Model: "gpt-5.4"}, "Noted.")
+		a.answer(agent.Request{Prompt: "my word is zebra", Conversation: "s"}, "Noted.")
+		other, _, _ := a.answer(agent.Request{Prompt: "which word?", Conversation: "s", Model: "gpt-5.4"}, "Noted.")
 		back, _, _ := a.answer(agent.Request{Prompt: "and now?", Conversation: "s"}, "Noted.")
 		if other.Model != "gpt-5.4" || back.Model != "gpt-5.5" || back.Tokens.Output != 1 {
 			t.Errorf("the results are %+v and %+v", other, back)
 		}
 		asked := a.w.model.Requests()
 		for i, model := range map[int]string{2: "gpt-5.4", 1: "gpt-5.5"} {
-			if r := asked[len(asked)-i]; r.Model != model || !strings.Contains(r.Text, "4711") {
+			if r := asked[len(asked)-i]; r.Model != model || !strings.Contains(r.Text, "zebra") {
 				t.Errorf("%s is asked %s", r.Model, r.Text)
 			}
 		}

@@ -45,7 +45,7 @@ var bridgeStories = []bridgeStory{
 	{name: "huge answer", mark: "tell everything", model: func(fakemodel.Request) fakemodel.Reply {
 		return fakemodel.Reply{Parts: hugeAnswer()}
 	}, run: bridgeHugeAnswer, shared: true, own: true, fake: true},
-	{name: "conversation", mark: "my number", model: func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("Noted.") },
+	{name: "conversation", mark: "my word", model: func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("Noted.") },
 		run: bridgeConversation, own: true},
 	{name: "search", mark: "newest Go", model: searches, run: bridgeSearches},
 	{name: "cancelled", mark: "free or hang", model: func(r fakemodel.Request) fakemodel.Reply {
@@ -269,28 +269,28 @@ func bridgeHugeAnswer(t *testing.T, c *bridgeClient) {
 // A query continues an earlier conversation: the model gets the earlier turns.
 // In a new conversation it gets none of them.
 func bridgeConversation(t *testing.T, c *bridgeClient) {
-	first := c.call("query", map[string]any{"prompt": "my number is 4711"})
+	first := c.call("query", map[string]any{"prompt": "my word is zebra"})
 	first.want(t, false, "Noted.", "sessionId")
 	id, _ := first.Meta["sessionId"].(string)
 	if id == "" || first.Meta["runner"] != runner(t) {
 		t.Fatalf("_meta is %v", first.Meta)
 	}
-	c.call("query", map[string]any{"prompt": "what is my number?", "sessionId": id}).want(t, false, "Noted.")
-	c.call("query", map[string]any{"prompt": "what is my number then?"}).want(t, false, "Noted.")
+	c.call("query", map[string]any{"prompt": "what is my word?", "sessionId": id}).want(t, false, "Noted.")
+	c.call("query", map[string]any{"prompt": "what is my word then?"}).want(t, false, "Noted.")
 	knew := map[string]bool{}
 	for _, r := range c.w.model.Requests() {
-		for _, q := range []string{"what is my number?", "what is my number then?"} {
+		for _, q := range []string{"what is my word?", "what is my word then?"} {
 			if strings.Contains(r.Prompt, q) {
-				knew[q] = strings.Contains(r.Text, "4711")
+				knew[q] = strings.Contains(r.Text, "zebra")
 			}
 		}
 	}
-	if !knew["what is my number?"] || knew["what is my number then?"] {
-		t.Errorf("the model had the number: %v", knew)
+	if !knew["what is my word?"] || knew["what is my word then?"] {
+		t.Errorf("the model had the word: %v", knew)
 	}
-	c.call("list-sessions", nil).want(t, false, id, "my number is 4711")
+	c.call("list-sessions", nil).want(t, false, id, "my word is zebra")
 	c.call("close-session", map[string]any{"sessionId": id}).want(t, false, "closed")
-	c.call("query", map[string]any{"prompt": "my number", "sessionId": id}).want(t, true, "no session")
+	c.call("query", map[string]any{"prompt": "my word", "sessionId": id}).want(t, true, "no session")
 }
 
 // searches is a model that searches the web, and is the service that searches.

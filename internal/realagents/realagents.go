@@ -135,10 +135,12 @@ trust_level = "trusted"
 			})
 	case "qwen": // it asks before it edits a file
 		// Without the last one, it starts itself again with more memory. Without the version, it
-		// would rewrite the settings, and a warm process would start again.
+		// would rewrite the settings, and a warm process would start again. Its memory and its
+		// suggestions would ask the model more than a test does.
 		return []string{"OPENAI_BASE_URL=" + u.Model + "/v1", "OPENAI_API_KEY=none", "OPENAI_MODEL=scripted", "QWEN_CODE_NO_RELAUNCH=true"},
 			u.write(".qwen/settings.json", `{"$version": 4, "security": {"auth": {"selectedType": "openai"}}, "general": {"enableAutoUpdate": false},
-		"privacy": {"usageStatisticsEnabled": false}, "ide": {"enabled": true, "hasSeenNudge": true}, "tools": {"approvalMode": "default"}}`)
+		"privacy": {"usageStatisticsEnabled": false}, "ide": {"enabled": true, "hasSeenNudge": true}, "tools": {"approvalMode": "default"},
+		"memory": {"enableManagedAutoMemory": false}, "ui": {"enableFollowupSuggestions": false}}`)
 	}
 	return nil, fmt.Errorf("unknown agent %q", name)
 }
