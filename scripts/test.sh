@@ -13,7 +13,7 @@ export GOFLAGS="${GOFLAGS:+$GOFLAGS }-trimpath"
 ./scripts/setup.sh
 export POLLUX_E2E=require GORACE=atexit_sleep_ms=10
 status=0
-race='' short=-short limit=65m parallel='-parallel 8'
+race='' short=-short limit=65m parallel='-parallel 6'
 if [ "${1:-}" = nightly ]; then race=-race short='' limit=3h parallel=''; export POLLUX_SOAK=30m; fi
 # The unit tests wait more than they compute: the checks run at the same time, and four packages,
 # those that wait longest first. A package that hangs is ended early enough to print where.
