@@ -7,22 +7,19 @@ import (
 
 	"pollux/editors/editortest"
 	"pollux/internal/fakemodel"
-	"pollux/internal/sys/systest"
 )
 
 // A question to another agent from the editor: the answer appears in a buffer, the next
 // question continues the conversation, and the selected lines are a part of the question.
 func TestEditorQuestion(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, _ hands) {
-		w := newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
+		w := newFakeWorld(t, func(r fakemodel.Request) fakemodel.Reply {
 			if strings.Contains(r.Text, "And why?") {
 				return fakemodel.Say("Because of **beta**.")
 			}
 			return fakemodel.Say("It says café.")
 		})
-		dir := t.TempDir()
-		systest.Link(t, geminiCLI(t), filepath.Join(dir, "gemini"))
-		w.addPath(dir)
+		w.addPath(filepath.Dir(w.fake))
 		w.addPath(filepath.Dir(polluxBinary))
 		d := w.sit(kind, w.file("a.txt", "one\ntwo\nthree\n"))
 		ask := func(agent, question string) {

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"pollux/internal/editor"
-	"pollux/internal/fakemodel"
 	"pollux/internal/ide/geminiide"
 	"pollux/internal/ide/geminiide/client"
 	"pollux/internal/sys/systest"
@@ -32,19 +31,23 @@ func (w *world) bare(argv ...string) screen {
 	return w.screen(nil, argv...)
 }
 
-// Kakoune, configured by `pollux install`, next to the real CLI in `pollux
-// run`.
+// Kakoune, configured by `pollux install`, next to an agent in `pollux run`.
 func TestKakoune(t *testing.T) {
-	w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("Seen.") })
+	w := newWorld(t, silent)
 	w.useClaude()
 	path := w.file("it's a.txt", "one \U0001F600 two\nthree\n")
 	w.pollux("install", "kakoune", "--yes")
-	cli := w.run(w.project, w.withCLI(), polluxBinary, "run", "--no-browser")
-	cli.expect(ready)
+	end, cli := w.runs()
+	defer end()
+	active := func(path, selected string, line int) func([]geminiide.File) bool {
+		return func(open []geminiide.File) bool {
+			return len(open) > 0 && open[0].Path == path && open[0].SelectedText == selected &&
+				open[0].Cursor != nil && open[0].Cursor.Line == line
+		}
+	}
 	s := w.bare("kak", path)
-	cli.expect("1 open file")
 	s.keys("ghe") // the first word
-	wantModelTold(t, w, cli, "first", path, `"selectedText":"one`)
+	told(t, cli, "the first word", active(path, "one", 1))
 	c := w.dialIDE()
 	for _, choice := range []choice{
 		{[]string{"ghe"}, "one", "0:0-0:3"},
@@ -69,12 +72,12 @@ func TestKakoune(t *testing.T) {
 		t.Error("the question was run as a command")
 	}
 	s.keys("gjgh")
-	wantModelTold(t, w, cli, "second", path, `"line":2`)
+	told(t, cli, "the second line", active(path, "", 2))
 	// What the user saves in Kakoune is not a change outside Pollux.
 	other := w.file("other.txt", "one\n")
 	s.keys(":edit other.txt")
 	s.press("Enter")
-	cli.expect("2 open files")
+	told(t, cli, "the other file", active(other, "", 1))
 	s.keys("ga") // back
 	s.keys("ggOmine")
 	s.see(" insert ")
@@ -86,11 +89,12 @@ func TestKakoune(t *testing.T) {
 	w.wantOutside(path, "mine\n", other, "two\n")
 	s.keys(":quit")
 	s.press("Enter")
-	cli.expect("Type your message")
+	told(t, cli, "that nothing is open", func(open []geminiide.File) bool { return len(open) == 0 })
 }
 
 // Kakoune starts a program for each event, and the machine may run a later one first. An event
-// that arrived after the close of its file made the file open again.
+// that arrived after the close of its file made the file open again. The last one may run when the
+// terminal is gone.
 func TestKakouneOrder(t *testing.T) {
 	w := newWorld(t, silent)
 	a, b := w.file("a.txt", "one\ntwo\n"), w.file("b.txt", "one\ntwo\n")
@@ -100,7 +104,10 @@ func TestKakouneOrder(t *testing.T) {
 	slow, late, arrived := filepath.Join(dir, "pollux"), filepath.Join(dir, "late"), filepath.Join(dir, "arrived")
 	succeed(t, exec.Command("mkfifo", late))
 	systest.WriteFile(t, slow, fmt.Sprintf(`#!/bin/sh
-case "$*" in *"/a.txt --line 2 "*) cat %q; %[3]q "$@"; : >%[2]q; exit ;; esac
+case "$*" in
+*"/a.txt --line 2 "*) cat %q; %[3]q "$@"; : >%[2]q; exit ;;
+*"--event quit") while kill -0 "${4#kakoune-}"; do :; done ;;
+esac
 exec %[3]q "$@"
 `, late, arrived, polluxBinary))
 	if err := os.Chmod(slow, 0o700); err != nil {
@@ -143,23 +150,9 @@ exec %[3]q "$@"
 		}
 		return true
 	})
-}
-
-// wantModelTold sends prompts until the editor's context in a request contains
-// a text. Kakoune runs its hooks only when it is idle.
-func wantModelTold(t *testing.T, w *world, cli *terminal, word, path, want string) {
-	t.Helper()
-	var got string
-	for n, ctx := 1, w.context(); ctx.Err() == nil; n++ {
-		question := fmt.Sprintf("%s question %d.", word, n)
-		cli.prompt(question)
-		cli.expect("Seen.")
-		r := w.prompted(question)
-		if got += r.Text; strings.Contains(strings.ReplaceAll(got, `": `, `":`), want) && strings.Contains(got, toJSON(t, path)) {
-			return
-		}
-	}
-	t.Errorf("the model never received %s; it received %s", want, tail(got, 3000))
+	s.keys(":quit")
+	s.press("Enter")
+	told(t, c, "that nothing is open", opens())
 }
 
 // endpoint returns the port and the token from the only discovery file.

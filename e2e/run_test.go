@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,7 +16,8 @@ import (
 
 	"pollux/editors/editortest"
 	"pollux/internal/editor"
-	"pollux/internal/fakemodel"
+	"pollux/internal/ide/geminiide/client"
+	"pollux/internal/sys/systest"
 )
 
 // withCLI adds the current release to the PATH.
@@ -111,23 +113,6 @@ func TestRunTurnsIDEModeOn(t *testing.T) {
 	}
 }
 
-// kill -9 of pollux run ends the CLI and the companion, too.
-func TestRunKilled(t *testing.T) {
-	w := newWorld(t, silent)
-	cli := w.run(w.project, w.withCLI(), polluxBinary, "run", "--no-browser")
-	cli.expect(ready)
-	inside := children(t, cli.cmd.Process.Pid)
-	if len(inside) == 0 {
-		t.Fatal("no CLI below pollux")
-	}
-	cli.cmd.Process.Kill()
-	<-cli.done
-	for _, pid := range inside {
-		waitGone(t, pid)
-	}
-	waitFor(t, "the end of the companion", func() bool { return len(w.left()) == 0 })
-}
-
 // An editor dies with requests in flight. The companion still cleans up.
 func TestEditorDiesWhileTalking(t *testing.T) {
 	w := newWorld(t, silent)
@@ -141,39 +126,47 @@ func TestEditorDiesWhileTalking(t *testing.T) {
 	}
 }
 
+// runs starts a fake agent in `pollux run`, and connects to the companion with what the agent has
+// in its environment. The agent ends with its input, which end closes.
+func (w *world) runs() (end func(), c *client.CLI) {
+	w.t.Helper()
+	file := filepath.Join(systest.ShortDir(w.t), "endpoint")
+	cmd := exec.Command(polluxBinary, "run", "--no-browser", "--", "sh", "-c",
+		`echo $GEMINI_CLI_IDE_SERVER_PORT $GEMINI_CLI_IDE_AUTH_TOKEN >"$0.new"; mv "$0.new" "$0"; cat`, file)
+	cmd.Env, cmd.Dir = w.env, w.project
+	in, _ := w.start(cmd)
+	waitFor(w.t, "the agent", func() bool { _, err := os.Stat(file); return err == nil })
+	var port int
+	var token string
+	if _, err := fmt.Sscan(systest.ReadFile(w.t, file), &port, &token); err != nil {
+		w.t.Fatal(err)
+	}
+	c, err := client.Dial(w.context(), port, token)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(c.Close)
+	return func() { c.Close(); in.Close(); cmd.Wait() }, c
+}
+
 // Two agents in one folder use one companion. The first one leaves, and the changes of the
 // second one still reach Pollux.
 func TestFirstRunLeaves(t *testing.T) {
-	if !isolated(t) {
-		return
-	}
-	var w *world
-	w = newClaudeWorld(t, func(r fakemodel.Request) fakemodel.Reply { return typist(agentKinds[1], w)(r) })
-	w.addPath(filepath.Dir(geminiCLI(t)))
+	w := newWorld(t, silent)
 	path := w.file("a.txt", "old\n")
-	start := func(n int) screen {
-		a := agentKinds[n]
-		a.install(w)
-		s := w.screen([]string{"PATH=" + strings.Join(append(w.path, os.Getenv("PATH")), ":")},
-			polluxBinary, "run", "--no-browser", "--", a.name)
-		s.see(a.ready)
-		waitFor(t, a.title, func() bool {
-			all := w.running()
-			return len(all) == 1 && len(all[0].Clients) == n+1
-		})
-		return s
+	endFirst, _ := w.runs()
+	endSecond, second := w.runs()
+	if all := w.running(); len(all) != 1 || len(all[0].Clients) != 2 {
+		t.Errorf("running: %+v", all)
 	}
-	first := start(0)
-	second := start(1)
-	first.ask("/quit")
-	waitGone(t, first.PID)
-	second.ask("write a.txt=new")
+	endFirst()
+	if err := second.OpenDiff(w.context(), path, "new\n"); err != nil {
+		t.Fatal(err)
+	}
 	w.acceptDiff()
-	second.see(after)
-	w.wantFile(path, "new\n")
-	second.ask("/exit")
-	waitGone(t, second.PID)
-	waitFor(t, "the end of the companion", func() bool { return len(append(w.left(), w.claudeLocks()...)) == 0 })
+	wantAccepted(t, second, "new\n")
+	endSecond()
+	waitFor(t, "the end of the companion", func() bool { return len(w.left()) == 0 })
 }
 
 // An agent that starts beside an editor is not connected to it: `pollux run` says so, and how

@@ -2,7 +2,8 @@
 # and what is selected. :pollux-open starts an agent in a new terminal, :pollux-send sends
 # it the selected lines, :pollux-review shows proposed changes; see docs/EDITORS.md.
 
-# The hooks do not wait for the programs that they start, so the events have numbers.
+# The hooks do not wait for the programs that they start, so the events have numbers. The programs
+# ignore the end of the terminal, which may come with the end of Kakoune.
 declare-option -hidden int pollux_events
 
 define-command -override -hidden pollux-focus %{
@@ -20,6 +21,7 @@ define-command -override -hidden pollux-focus-cursor %{
     set-option -add global pollux_events 1
     nop %sh{
         case $kak_buffile in /*) ;; *) exit ;; esac
+        trap '' HUP
         @POLLUX@ notify --quiet --source "kakoune-$PPID" --number "$kak_opt_pollux_events" "$kak_buffile" \
             --line "$kak_cursor_line" --column "$kak_cursor_char_column" </dev/null >/dev/null 2>&1 &
     }
@@ -29,6 +31,7 @@ define-command -override -hidden pollux-focus-selection %{
     set-option -add global pollux_events 1
     nop %sh{
         case $kak_buffile in /*) ;; *) exit ;; esac
+        trap '' HUP
         printf %s "$kak_selection" | @POLLUX@ notify --quiet --source "kakoune-$PPID" --number "$kak_opt_pollux_events" "$kak_buffile" \
             --line "$kak_cursor_line" --column "$kak_cursor_column" --unit byte \
             --anchor "${kak_selection_desc%%,*}" --selection - >/dev/null 2>&1 &
@@ -39,6 +42,7 @@ define-command -override -hidden pollux-close %{
     set-option -add global pollux_events 1
     nop %sh{
         case $kak_buffile in /*) ;; *) exit ;; esac
+        trap '' HUP
         @POLLUX@ notify --quiet --source "kakoune-$PPID" --number "$kak_opt_pollux_events" "$kak_buffile" \
             --event close </dev/null >/dev/null 2>&1 &
     }
@@ -47,6 +51,7 @@ define-command -override -hidden pollux-close %{
 define-command -override -hidden pollux-saved %{
     nop %sh{
         case $kak_buffile in /*) ;; *) exit ;; esac
+        trap '' HUP
         @POLLUX@ notify --quiet "$kak_buffile" --event save </dev/null >/dev/null 2>&1 &
     }
 }
@@ -103,6 +108,7 @@ hook -group pollux global BufClose .* pollux-close
 hook -group pollux global KakEnd .* %{
     set-option -add global pollux_events 1
     nop %sh{
+        trap '' HUP
         @POLLUX@ notify --quiet --source "kakoune-$PPID" --number "$kak_opt_pollux_events" \
             --event quit </dev/null >/dev/null 2>&1 &
     }
