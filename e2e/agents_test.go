@@ -310,6 +310,15 @@ func TestEditorAgents(t *testing.T) {
 			w.wantFile(one, text)
 			d.holds(d.State.Buffer("a.txt"), "dirty\n"+text)
 		})
+
+		// A question about lines is pasted into its terminal, and sent.
+		step(t, "question", func(t *testing.T) {
+			if d.ask(d.State.Terminal) == "1" {
+				d.leaveTerminal(h)
+			}
+			d.press(h.send("why is this so?")...)
+			w.prompted("why is this so?")
+		})
 	})
 }
 

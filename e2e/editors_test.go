@@ -15,7 +15,6 @@ import (
 
 	"pollux/editors/editortest"
 	"pollux/internal/editor"
-	"pollux/internal/fakemodel"
 	"pollux/internal/ide/geminiide"
 	"pollux/internal/ide/geminiide/client"
 	"pollux/internal/sys/systest"
@@ -441,28 +440,6 @@ func eachVim(t *testing.T, test func(t *testing.T, kind editortest.Kind)) {
 	for _, name := range []string{"nvim", "vim"} {
 		t.Run(name, func(t *testing.T) { test(t, kindOf(name)) })
 	}
-}
-
-// The user asks a question about lines from the editor. The CLI starts for the
-// first question, and each question contains the file.
-func TestEditorAsks(t *testing.T) {
-	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
-		w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("Because.") })
-		path := w.file("my file.txt", "one\ntwo\nthree\n")
-		d := w.sit(kind, path)
-		for _, question := range []string{"why is this so?", "and what then?"} {
-			d.press(h.send(question)...)
-			r, err := w.model.Wait(w.context(), func(r fakemodel.Request) bool { return strings.Contains(r.Prompt, question) })
-			if err != nil {
-				t.Fatalf("%v; the screen:\n%s", err, d.Text())
-			}
-			if !strings.Contains(r.Prompt, "lines 1-2: "+question) || !strings.Contains(r.Text, "three") {
-				t.Errorf("the model was asked %q", tail(r.Prompt, 500))
-			}
-			d.see("Because.")
-			d.leaveTerminal(h)
-		}
-	})
 }
 
 // leaveTerminal moves the keys from the terminal to the editor.

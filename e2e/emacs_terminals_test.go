@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"pollux/internal/fakemodel"
+	"pollux/internal/sys/systest"
 )
 
 // An emacsTerminal is a package of Emacs that runs the agent's terminal.
@@ -84,88 +84,114 @@ func eachEmacsTerminal(t *testing.T, test func(t *testing.T, terminal emacsTermi
 	}
 }
 
-// Gemini CLI runs in each kind of terminal of Emacs: it is connected, it receives keys and
-// what the user sends, also while the user reads the terminal, and it ends with its buffer.
-func TestEmacsTerminals(t *testing.T) {
-	t.Parallel()
-	eachEmacsTerminal(t, func(t *testing.T, terminal emacsTerminal, init string) {
-		var w *world
-		w = newWorld(t, func(r fakemodel.Request) fakemodel.Reply { return typist(agentKinds[0], w)(r) })
-		changed := w.file("a.txt", "one\n")
-		d := w.sitInEmacs(init, w.file("b.txt", "one\ntwo\nthree\n"))
-		d.terminal(agentKinds[0])
-		d.until("major-mode", terminal.name+"-mode")
-		waitFor(t, "the connection", func() bool {
-			return strings.Contains(w.pollux("status"), ") in "+w.project+", connected")
-		})
-
-		width := d.ask(d.State.Width)
-		d.say("write a.txt=one/two")
-		d.shows(changed)
-		d.reads(asks)
-		d.until(d.State.Terminal, "1")
-		d.until(d.State.Width, width)
-		d.press("1")
-		d.reads(after)
-		w.wantFile(changed, "one\ntwo\n")
-		d.reads(ready)
-
-		d.press(terminal.leave...)
-		d.until(d.State.Terminal, "0")
-		d.ask("(with-current-buffer (pollux--terminal) " + terminal.read + ")")
-		d.press(emacsHands.send("")...)
-		d.reads("@b.txt lines 1-2")
-
-		agent := d.agentTree("node")
-		d.ask(`(kill-buffer (pollux--terminal))`)
-		for _, pid := range agent {
-			waitGone(t, pid)
-		}
-	})
-}
-
-// asked is an agent that shows what it receives and writes each line to a file. Its first
-// empty input lines scroll away.
-const asked = `#!/bin/bash
+// addAgent puts an agent on the PATH that shows what it receives. Each line is added to the
+// project's file received.NAME, which begins with the port in the agent's environment. The agent's
+// first input lines scroll away. It ends after a line with "bye".
+func (w *world) addAgent(name string) {
+	w.t.Helper()
+	const script = `#!/bin/bash
 stty -icanon -echo
+echo "$GEMINI_CLI_IDE_SERVER_PORT" >"received.${0##*/}"
 for i in {1..100}; do echo "Type your message"; done
 for i in {1..100}; do echo; done
-while :; do
+while [[ $line != *bye* ]]; do
 	printf 'Type your message'
 	line=
-	while IFS= read -rN1 character && [ "$character" != $'\n' ]; do
+	while IFS= read -rN1 character || exit && [ "$character" != $'\n' ]; do
 		[ -n "$line" ] || printf '\r\e[K'
 		line+=$character
 		printf '%s' "$character"
 	done
-	printf '%s\n' "$line" >>asked
+	printf '%s\n' "$line" >>"received.${0##*/}"
 	echo
 done
 `
+	dir := systest.ShortDir(w.t)
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o700); err != nil {
+		w.t.Fatal(err)
+	}
+	w.addPath(dir)
+}
 
-// A question is pasted in brackets, and Enter follows once the agent shows the paste on
-// its screen. This also works while the user reads the terminal.
-func TestEmacsTerminalAsks(t *testing.T) {
+// wantReceived waits until an agent of [world.addAgent] has received lines. Gemini CLI also has
+// the port in its environment.
+func (d *desk) wantReceived(name string, lines ...string) {
+	d.t.Helper()
+	want, port := strings.Join(lines, "\n")+"\n", d.ask(d.State.Port)
+	waitFor(d.t, fmt.Sprintf("%s to receive %q", name, lines), func() bool {
+		data, _ := os.ReadFile(filepath.Join(d.project, "received."+name))
+		first, got, _ := strings.Cut(string(data), "\n")
+		return got == want && (first == port || name != "gemini")
+	})
+}
+
+// pasted is what an agent receives of a question: it is pasted in brackets.
+func pasted(text string) string { return "\x1b[200~" + text + "\x1b[201~" }
+
+// An agent runs in each kind of terminal of Emacs. It knows the companion, and receives keys, and
+// questions also while the user reads the terminal. A change takes neither its keys nor its width.
+// The terminal of an agent that has ended stays, so that the user can read why. The next agent
+// gets a new one, and ends with its buffer, or with Emacs, which asks nothing.
+func TestEmacsTerminals(t *testing.T) {
 	t.Parallel()
 	eachEmacsTerminal(t, func(t *testing.T, terminal emacsTerminal, init string) {
 		w := newWorld(t, silent)
-		agent := filepath.Join(w.home, "asked")
-		if err := os.WriteFile(agent, []byte(asked), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		d := w.sitInEmacs(init+fmt.Sprintf("(setq pollux-cli '(%q))\n", agent), w.file("fílé.txt", "one\ntwo\nthree\n"))
-		want := ""
-		for _, question := range []string{"why is this so?", "and what then?"} {
-			d.press(emacsHands.send(question)...)
-			want += "\x1b[200~@f\\íl\\é.txt lines 1-2: " + question + "\x1b[201~\n"
-			waitFor(t, "the question", func() bool {
-				got, _ := os.ReadFile(filepath.Join(w.project, "asked"))
-				return string(got) == want
-			})
+		w.addAgent("gemini")
+		path := w.file("fílé.txt", "one\ntwo\nthree\n")
+		d := w.sitInEmacs(init+"(setq pollux-cli '(\"gemini\"))\n", path)
+		leave := func() {
+			t.Helper()
 			d.until(d.State.Terminal, "1")
 			d.press(terminal.leave...)
 			d.until(d.State.Terminal, "0")
+		}
+		const mention = `@f\íl\é.txt lines 1-2`
+		d.press(emacsHands.send("why is this so?")...)
+		d.wantReceived("gemini", pasted(mention+": why is this so?"))
+		d.until("major-mode", terminal.name+"-mode")
+
+		width, c := d.ask(d.State.Width), d.cli()
+		d.review(c, path, "changed\n")
+		d.until(d.State.Width, width)
+		d.press("hello", "Enter")
+		d.wantReceived("gemini", pasted(mention+": why is this so?"), "hello")
+		if _, err := c.CloseDiff(d.context(), path); err != nil {
+			t.Fatal(err)
+		}
+		d.until(d.State.Shown, "")
+
+		for _, question := range []string{"", "goodbye"} {
+			leave()
 			d.ask("(with-current-buffer (pollux--terminal) " + terminal.read + ")")
+			d.press(emacsHands.send(question)...)
+			d.reads("lines 1-2")
+		}
+		d.wantReceived("gemini", pasted(mention+": why is this so?"), "hello", pasted(mention+" ")+pasted(mention+": goodbye"))
+		d.until(`(if (pollux--terminal) 1 0)`, "0")
+		d.until("(buffer-name)", "*pollux gemini*")
+		d.until(`(if (string-match-p "goodbye" (buffer-string)) 1 0)`, "1")
+		d.see("no process")
+
+		d.press("C-x", "o")
+		start := func() []int {
+			t.Helper()
+			d.until(d.State.Terminal, "0")
+			d.command("open")
+			agent := d.agentTree("bash")
+			d.until(d.State.Terminal, "1")
+			d.until(`(if (string-match-p "goodbye" (buffer-string)) 1 0)`, "0")
+			return agent
+		}
+		next := start()
+		d.ask(`(kill-buffer (pollux--terminal))`)
+		for _, pid := range next {
+			waitGone(t, pid)
+		}
+		last := start()
+		leave()
+		d.press(emacsHands.quit...)
+		for _, pid := range append(last, d.PID) {
+			waitGone(t, pid)
 		}
 	})
 }
@@ -189,79 +215,50 @@ func (d *desk) agentTree(program string) (tree []int) {
 	return tree
 }
 
-// The terminal of an agent that has ended stays, so that the user can read why. The next
-// agent gets a new one, and ends with Emacs, which asks nothing.
-func TestEmacsTerminalEnds(t *testing.T) {
-	t.Parallel()
-	eachEmacsTerminal(t, func(t *testing.T, terminal emacsTerminal, init string) {
-		w := newWorld(t, silent)
-		d := w.sitInEmacs(init+`(setq pollux-cli '("cat"))`, w.file("a.txt", "one\n"))
-		d.command("open")
-		first := d.agentTree("cat")
-		d.until(d.State.Terminal, "1")
-		d.press("hello", "Enter", "C-d")
-		for _, pid := range first {
-			waitGone(t, pid)
-		}
-		d.until(`(if (pollux--terminal) 1 0)`, "0")
-		d.until("(buffer-name)", "*pollux cat*")
-		d.until(`(if (string-match-p "hello" (buffer-string)) 1 0)`, "1")
-		d.see("no process")
-
-		d.press("C-x", "o")
-		d.until(d.State.Terminal, "0")
-		d.command("open")
-		second := d.agentTree("cat")
-		d.until(d.State.Terminal, "1")
-		d.until(`(if (string-match-p "hello" (buffer-string)) 1 0)`, "0")
-		d.press(terminal.leave...)
-		d.until(d.State.Terminal, "0")
-		d.press(emacsHands.quit...)
-		for _, pid := range append(second, d.PID) {
-			waitGone(t, pid)
-		}
-	})
-}
-
 // The option, and what is installed, choose the package. No other package is loaded. A
 // package that is missing is an error with the next step.
 func TestEmacsTerminalChoice(t *testing.T) {
 	t.Parallel()
-	none := func(*testing.T) string { return "" }
-	both := func(t *testing.T) string { return withEat(t) + withVterm(t) }
+	const none, eat, vterm = "(nil nil)", "(t nil)", "(nil t)" // loaded of Eat and vterm
+	type choice struct {
+		option string
+		want   string // the terminal's package, or the error
+		loaded string
+	}
 	for _, test := range []struct {
 		name    string
 		install func(t *testing.T) string
-		option  string
-		want    string // the terminal's package
-		see     string // or the error
-		loaded  string // of Eat and vterm
+		choices []choice // what is loaded stays
 	}{
-		{"auto with both", both, "'auto", "eat", "", "(t nil)"},
-		{"auto with vterm", withVterm, "'auto", "vterm", "", "(nil t)"},
-		{"auto with vterm's source", withVtermSource, "'auto", "term", "", "(nil nil)"},
-		{"nil with none", none, "nil", "term", "", "(nil nil)"},
-		{"term with both", both, "'term", "term", "", "(nil nil)"},
-		{"eat with none", none, "'eat", "",
-			"is not installed: install it from NonGNU ELPA, or set pollux-terminal-backend to auto", "(nil nil)"},
-		{"vterm with none", none, "'vterm", "", "is not installed: install it from MELPA", "(nil nil)"},
-		{"a wrong name", none, "'xterm", "", "Set pollux-terminal-backend to auto, eat, vterm or term, not to xterm", "(nil nil)"},
+		{"both", func(t *testing.T) string { return withEat(t) + withVterm(t) }, []choice{{"term", "term", none}, {"auto", "eat", eat}}},
+		{"vterm", withVterm, []choice{{"auto", "vterm", vterm}}},
+		{"vterm's source", withVtermSource, []choice{{"auto", "term", none}}},
+		{"none", func(*testing.T) string { return "" }, []choice{
+			{"eat", "is not installed: install it from NonGNU ELPA, or set pollux-terminal-backend to auto", none},
+			{"vterm", "is not installed: install it from MELPA", none},
+			{"xterm", "Set pollux-terminal-backend to auto, eat, vterm or term, not to xterm", none},
+			{"nil", "term", none},
+		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t, silent)
-			d := w.sitInEmacs(test.install(t)+`(setq pollux-cli '("cat") pollux-terminal-backend `+test.option+")\n", w.file("a.txt", "one\n"))
-			d.command("open")
-			if test.want != "" {
-				d.until("major-mode", test.want+"-mode")
-				d.agentTree("cat")
-			} else {
-				d.see(test.see)
-				if left := d.ask(`(list (get-buffer "*pollux cat*") (length (window-list)))`); left != "(nil 1)" {
-					t.Errorf("Emacs has %s", left)
+			d := w.sitInEmacs(test.install(t)+`(setq pollux-cli '("cat"))`+"\n", w.file("a.txt", "one\n"))
+			for _, c := range test.choices {
+				d.ask("(setq pollux-terminal-backend '" + c.option + ")")
+				d.command("open")
+				if !strings.Contains(c.want, " ") {
+					d.until("major-mode", c.want+"-mode")
+					d.agentTree("cat")
+					d.ask("(progn (kill-buffer (pollux--terminal)) (delete-other-windows))")
+				} else {
+					d.see(c.want)
 				}
-			}
-			if loaded := d.ask(`(list (featurep 'eat) (featurep 'vterm))`); loaded != test.loaded {
-				t.Errorf("loaded: %s", loaded)
+				if left := d.ask(`(list (get-buffer "*pollux cat*") (length (window-list)))`); left != "(nil 1)" {
+					t.Errorf("%s: Emacs has %s", c.option, left)
+				}
+				if loaded := d.ask(`(list (featurep 'eat) (featurep 'vterm))`); loaded != c.loaded {
+					t.Errorf("%s: loaded: %s", c.option, loaded)
+				}
 			}
 		})
 	}

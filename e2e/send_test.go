@@ -154,43 +154,40 @@ func startAgent(kind editortest.Kind, name string) []string {
 	return []string{":Pollux " + name, "Enter"}
 }
 
-// Two agents in one editor, each in its own terminal. What the user selects arrives in
-// the one that was used last, or that is named, and each diff names its agent.
+// The user asks a question about lines from the editor. An agent starts for the first one. What
+// the user sends arrives in the terminal that was used last, or whose agent is named.
 func TestEditorSends(t *testing.T) {
-	if !isolated(t) {
-		return
-	}
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
-		w := newClaudeWorld(t, seen)
-		path := w.file("a.txt", "one\ntwo\nthree\n")
-		w.withClaude()
-		d := w.sit(kind, path)
-		d.press(startAgent(kind, "claude")...)
-		d.reads("manual mode o")
-		waitFor(t, "the agent", func() bool { return strings.Contains(w.pollux("status"), "agent Claude Code") })
-		d.until(d.State.Terminal, "1")
-		d.leaveTerminal(h)
-		d.press(h.send("")...)
-		d.see("@a.txt#L1-2")
+		w := newWorld(t, silent)
+		for _, name := range []string{"gemini", "claude", "qwen"} {
+			w.addAgent(name)
+		}
+		d := w.sit(kind, w.file("a.txt", "one\ntwo\nthree\n"))
+		leave := func() {
+			t.Helper()
+			d.until(d.State.Terminal, "1")
+			d.leaveTerminal(h)
+		}
+		first, second := pasted("@a.txt lines 1-2: why is this so?"), pasted("@a.txt lines 1-2: and what then?")
+		d.press(h.send("why is this so?")...)
+		d.wantReceived("gemini", first)
+		leave()
+		d.press(h.send("and what then?")...)
+		d.wantReceived("gemini", first, second)
+		leave()
 
-		d.press(startAgent(kind, "gemini")...)
-		d.see(ready)
-		waitFor(t, "the other agent", func() bool { return strings.Contains(w.pollux("status"), "agent Gemini CLI") })
-		d.until(d.State.Terminal, "1")
-		d.leaveTerminal(h)
-		d.press(h.send("")...)
-		d.see("@a.txt lines 1-2")
-		d.leaveTerminal(h)
-
+		for _, name := range []string{"claude", "qwen"} {
+			d.press(startAgent(kind, name)...)
+			leave()
+		}
+		d.press(h.send("who is it?")...)
+		d.wantReceived("qwen", pasted("@a.txt lines 1-2: who is it?"))
+		leave()
 		if kind.Name == "emacs" {
 			d.press("M-<", "C-u", "M-x", "pollux-send", "Enter", "why is that?", "Enter", "claude", "Enter")
 		} else {
 			d.press(":Pollux send --agent claude why is that?", "Enter")
 		}
-		w.wantPrompt("@a.txt: why is that?")
-		d.see("Seen.")
-		if out := w.pollux("status"); strings.Count(out, ") in "+w.project+", connected") != 2 {
-			t.Errorf("the status is %s", out)
-		}
+		d.wantReceived("claude", pasted("@a.txt: why is that?"))
 	})
 }
