@@ -213,6 +213,12 @@ func TestEditorAgents(t *testing.T) {
 		two := w.file("b.txt", "a\nb\nc\nd\ne\n")
 		d := w.sit(kind, two, one)
 		write := func(line string) { d.t.Helper(); d.say("write " + line) }
+		leave := func() {
+			d.t.Helper()
+			if d.ask(d.State.Terminal) == "1" {
+				d.leaveTerminal(h)
+			}
+		}
 
 		// It is connected, and the model receives the open file and the selection.
 		step(t, "context", func(t *testing.T) {
@@ -276,9 +282,7 @@ func TestEditorAgents(t *testing.T) {
 		// Two changes of one turn come one after the other. The user takes a part of the
 		// first and rejects the second. The unsaved text of another buffer stays.
 		step(t, "two changes", func(t *testing.T) {
-			if d.ask(d.State.Terminal) == "1" {
-				d.leaveTerminal(h)
-			}
+			leave()
 			d.press(h.change...)
 			d.holds(d.State.Buffer("a.txt"), "dirty\n"+text)
 			d.terminal(a)
@@ -296,9 +300,7 @@ func TestEditorAgents(t *testing.T) {
 			d.holds(d.State.Proposal, want)
 			d.press(h.accepts[0]...)
 			d.shows(one)
-			if d.ask(d.State.Terminal) == "1" { // Emacs returns to the window that was used before
-				d.leaveTerminal(h)
-			}
+			leave() // Emacs returns to the window that was used before
 			d.enter()
 			d.press(h.rejects[0]...)
 			if a.refused == "" {
@@ -313,9 +315,7 @@ func TestEditorAgents(t *testing.T) {
 
 		// A question about lines is pasted into its terminal, and sent.
 		step(t, "question", func(t *testing.T) {
-			if d.ask(d.State.Terminal) == "1" {
-				d.leaveTerminal(h)
-			}
+			leave()
 			d.press(h.send("why is this so?")...)
 			w.prompted("why is this so?")
 		})

@@ -113,8 +113,8 @@ done
 	w.addPath(dir)
 }
 
-// wantReceived waits until an agent of [world.addAgent] has received lines. Gemini CLI also has
-// the port in its environment.
+// wantReceived waits until an agent of [world.addAgent] has received lines. For gemini it also
+// checks the port in the agent's environment.
 func (d *desk) wantReceived(name string, lines ...string) {
 	d.t.Helper()
 	want, port := strings.Join(lines, "\n")+"\n", d.ask(d.State.Port)
@@ -125,7 +125,7 @@ func (d *desk) wantReceived(name string, lines ...string) {
 	})
 }
 
-// pasted is what an agent receives of a question: it is pasted in brackets.
+// pasted returns a question as an agent receives it: as a bracketed paste.
 func pasted(text string) string { return "\x1b[200~" + text + "\x1b[201~" }
 
 // An agent runs in each kind of terminal of Emacs. It knows the companion, and receives keys, and

@@ -126,8 +126,8 @@ func TestEditorDiesWhileTalking(t *testing.T) {
 	}
 }
 
-// runs starts a fake agent in `pollux run`, and connects to the companion with what the agent has
-// in its environment. The agent ends with its input, which end closes.
+// runs starts a fake agent in `pollux run`, and connects to the companion as that agent would. end
+// ends both.
 func (w *world) runs() (end func(), c *client.CLI) {
 	w.t.Helper()
 	file := filepath.Join(systest.ShortDir(w.t), "endpoint")
@@ -153,6 +153,7 @@ func (w *world) runs() (end func(), c *client.CLI) {
 // second one still reach Pollux.
 func TestFirstRunLeaves(t *testing.T) {
 	w := newWorld(t, silent)
+	w.useClaude()
 	path := w.file("a.txt", "old\n")
 	endFirst, _ := w.runs()
 	endSecond, second := w.runs()
@@ -166,7 +167,7 @@ func TestFirstRunLeaves(t *testing.T) {
 	w.acceptDiff()
 	wantAccepted(t, second, "new\n")
 	endSecond()
-	waitFor(t, "the end of the companion", func() bool { return len(w.left()) == 0 })
+	waitFor(t, "the end of the companion", func() bool { return len(append(w.left(), w.claudeLocks()...)) == 0 })
 }
 
 // An agent that starts beside an editor is not connected to it: `pollux run` says so, and how

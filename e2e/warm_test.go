@@ -144,8 +144,8 @@ func warmChangeMode(t *testing.T) {
 		t.Errorf("_meta is %v", o.Meta)
 	}
 
-	// The .env with the API key was copied into a directory of the process. It must
-	// be the user's own file there too, and the CLI's tools must not write to it.
+	// Pollux once copied the .env with the API key into the private home. It must be the user's own
+	// file there, too, and the CLI's tools must not write to it.
 	homes, err := filepath.Glob(filepath.Join(w.tmp(), "pollux-bridge-*", "worker-*", "home", ".gemini"))
 	if err != nil || len(homes) == 0 {
 		t.Fatalf("there is no private home: %v", err)

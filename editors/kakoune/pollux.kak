@@ -3,7 +3,7 @@
 # it the selected lines, :pollux-review shows proposed changes; see docs/EDITORS.md.
 
 # The hooks do not wait for the programs that they start, so the events have numbers. The programs
-# ignore the end of the terminal, which may come with the end of Kakoune.
+# ignore the hangup of a terminal that closes together with Kakoune.
 declare-option -hidden int pollux_events
 
 define-command -override -hidden pollux-focus %{

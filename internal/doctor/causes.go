@@ -195,8 +195,8 @@ func (c *Checker) NotInstalled(title, command, install string) {
 func (c *Checker) Missing() bool { return c.install != "" }
 
 // None reports that an agent finds no companion here. If none runs and no agent was named,
-// that is no failure: it has not been started. A running companion publishes itself only to
-// agents that it has found, so one that was installed later may not find it.
+// that is not a failure: the agent has not been started. A running companion publishes itself
+// only to agents that it has found, so one that was installed later may not find it.
 func (c *Checker) None(command string) {
 	next, text := StartWith(command), "no companion is running for "+c.Dir
 	switch r := c.RunningHere(); {

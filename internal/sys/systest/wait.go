@@ -26,7 +26,7 @@ func Receive[T any](t testing.TB, c <-chan T) T {
 	}
 }
 
-// WantError fails the test unless there is an error, and its message has each of the texts.
+// WantError fails the test unless err is an error whose message contains all texts.
 func WantError(t testing.TB, err error, texts ...string) {
 	t.Helper()
 	if err == nil {
