@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -161,13 +162,18 @@ func readLine(ctx context.Context, in *bufio.Reader) (string, error) {
 // and they wait for it to end. Only [await] and [IO.interruptible] leave
 // something running.
 func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
-	return signal.NotifyContext(ctx, proc.TerminationSignals...)
+	return signal.NotifyContext(ctx, heeded(proc.TerminationSignals...)...)
 }
 
 // untilTerminated is [untilSignal] for a terminal whose program handles an
 // interrupt as a key.
 func untilTerminated(ctx context.Context) (context.Context, context.CancelFunc) {
-	return signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGHUP)
+	return signal.NotifyContext(ctx, heeded(syscall.SIGTERM, syscall.SIGHUP)...)
+}
+
+// heeded leaves out a hangup that this process ignores since its start, because of nohup.
+func heeded(signals ...os.Signal) []os.Signal {
+	return slices.DeleteFunc(slices.Clone(signals), func(s os.Signal) bool { return s == syscall.SIGHUP && signal.Ignored(s) })
 }
 
 // await runs f and returns its error, or the cause if ctx ends first. Then f is

@@ -1,11 +1,15 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"io"
+	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 
@@ -71,6 +75,41 @@ func TestCommandsWorkAsTyped(t *testing.T) {
 	if got := typed("open"); !strings.HasSuffix(got, " open") || !strings.Contains(got, filepath.Base(exe)) {
 		t.Errorf("elsewhere: %q", got)
 	}
+}
+
+// A command ends when its terminal is gone, unless the user has started it with nohup.
+func TestHangup(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a process cannot send itself a signal there")
+	}
+	t.Cleanup(func() { // only this undoes [signal.Ignore]
+		c := make(chan os.Signal, 1)
+		signal.Notify(c, syscall.SIGHUP)
+		signal.Stop(c)
+	})
+	self, err := os.FindProcess(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantCause := func(want string, sent ...os.Signal) {
+		t.Helper()
+		for _, until := range []func(context.Context) (context.Context, context.CancelFunc){untilSignal, untilTerminated} {
+			ctx, stop := until(t.Context())
+			for _, s := range sent {
+				if err := self.Signal(s); err != nil {
+					t.Fatal(err)
+				}
+			}
+			<-ctx.Done()
+			if got := context.Cause(ctx).Error(); got != want {
+				t.Errorf("it ended because %q, want %q", got, want)
+			}
+			stop()
+		}
+	}
+	wantCause("hangup signal received", syscall.SIGHUP)
+	signal.Ignore(syscall.SIGHUP) // as nohup does
+	wantCause("terminated signal received", syscall.SIGHUP, syscall.SIGTERM)
 }
 
 // An MCP client that neither writes nor reads does not keep a command from ending.
