@@ -713,7 +713,7 @@ const typingDelay = 150 * time.Millisecond
 
 // pauseBeforeEnter is a user's pause before Enter. A busy agent, which shows late what was
 // typed, gets more time.
-func pauseBeforeEnter(typed time.Time) { time.Sleep(typingDelay + time.Since(typed)) }
+func pauseBeforeEnter(typed time.Time) { time.Sleep(typingDelay + 3*time.Since(typed)) }
 
 // commands are the CLI commands that the tests use, with the text that the menu
 // shows for each.
@@ -733,7 +733,15 @@ func (t *terminal) prompt(line string) {
 		t.expect(help) // before its commands are loaded, the CLI sends one as a prompt
 	}
 	pauseBeforeEnter(typed)
+	t.mu.Lock()
+	changed := t.changed
+	t.mu.Unlock()
 	t.keys("\r")
+	select {
+	case <-changed:
+	case <-time.After(20 * time.Second):
+		t.keys("\r") // a busy CLI ignores an Enter in the moment after it has shown the line
+	}
 }
 
 // ideStatus asks the CLI for its connection until it no longer connects. It returns the
