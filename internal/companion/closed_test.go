@@ -114,7 +114,7 @@ func TestYesInTheTerminalWithoutTheEdits(t *testing.T) {
 				}
 				v.Saves(d, "")
 				systest.WantFile(t, path, tt.edited)
-				c.settled(t, v, d, "was written now")
+				c.settled(t, v, d)
 			})
 		})
 	}

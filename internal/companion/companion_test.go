@@ -60,19 +60,15 @@ type world struct {
 	journal companion.Journal
 }
 
-func newWorld(t *testing.T, change func(*ide.Config)) *world {
+func newWorld(t *testing.T) *world {
 	t.Helper()
 	root := systest.Dir(t)
 	w := &world{t: t, project: filepath.Join(root, "p"), journal: companion.Journal{Journal: journal.New(filepath.Join(root, "journal")), T: t}}
 	systest.MakeDir(t, w.project)
-	cfg := ide.Config{
+	host, err := ide.Start(ide.Config{
 		Version: "test", Editor: editor.Info{Name: "test", DisplayName: "Test"},
 		Roots: []string{w.project}, Journal: w.journal.Journal,
-	}
-	if change != nil {
-		change(&cfg)
-	}
-	host, err := ide.Start(cfg)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,12 +176,12 @@ func (w *world) propose(c *cli, e *companion.View, path, text string) editor.Dif
 // newReview returns a world with a CLI, an editor and a file that can be changed.
 func newReview(t *testing.T) (w *world, c *cli, e *companion.View, path string) {
 	t.Helper()
-	w = newWorld(t, nil)
+	w = newWorld(t)
 	return w, w.connect(), w.view(), w.file("f", "old\n")
 }
 
 func TestOpenDiffRefusals(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newWorld(t)
 	c := w.connect()
 	good := w.file("f", "x\n")
 	systest.WantError(t, c.openDiff(good, "y"), "pollux run") // no client shows diffs
@@ -212,16 +208,13 @@ func TestOpenDiffRefusals(t *testing.T) {
 	}
 }
 
-func TestAcceptRejectClose(t *testing.T) {
+func TestAcceptAndClose(t *testing.T) {
 	w, c, e, path := newReview(t)
 
 	d := w.propose(c, e, path, "new\n")
 	e.Edits(d, "edited\n")
 	e.Accepts(d, "edited more\n")
 	c.receives(accepted(path, "edited more\n"))
-	if _, err := e.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: "again"}); err == nil {
-		t.Error("accepted twice")
-	}
 	w.journal.Keeps(d.ID, "edited more\n")
 	if text, err := w.journal.Proposal(d.ID); err != nil || text != "new\n" {
 		t.Errorf("the journal has the proposal %q, %v", text, err)
@@ -231,23 +224,11 @@ func TestAcceptRejectClose(t *testing.T) {
 	}
 
 	d = w.propose(c, e, path, "new\n")
-	e.Rejects(d)
-	c.receives(rejected(path))
-
-	d = w.propose(c, e, path, "new\n")
 	late := `typed {"content": "late"}` + "\n"
 	e.Types(d, late)
 	c.closes(path, late)
 	_, err := c.closeDiff(path)
 	systest.WantError(t, err, "no diff is open")
-
-	// No notification followed the close: the next one is the next diff's.
-	d = w.propose(c, e, path, "last\n")
-	e.Rejects(d)
-	c.outcome()
-	if len(c.outcomes) != 0 {
-		t.Errorf("the CLI also received %s", <-c.outcomes)
-	}
 }
 
 func TestConflictAndEmpty(t *testing.T) {
@@ -286,9 +267,7 @@ func TestConflictAndEmpty(t *testing.T) {
 }
 
 func TestTwoEditorsSeeEachOther(t *testing.T) {
-	w := newWorld(t, nil)
-	c, one := w.connect(), w.view()
-	path := w.file("f", "old\n")
+	w, c, one, path := newReview(t)
 	d := w.propose(c, one, path, "new\n")
 	one.Edits(d, "mine\n")
 	two := w.view()
@@ -311,7 +290,7 @@ func TestTwoEditorsSeeEachOther(t *testing.T) {
 }
 
 func TestCLIGone(t *testing.T) {
-	w := newWorld(t, func(c *ide.Config) { c.GoneTimeout = 10 * time.Millisecond })
+	w := newWorld(t)
 	c, e := w.connect(), w.view()
 	path := w.file("f", "old\r\n")
 	d := w.propose(c, e, path, "new\n")
@@ -322,16 +301,10 @@ func TestCLIGone(t *testing.T) {
 	e.Reads("kept")
 	_, err := e.Accept(t.Context(), editor.DiffAccept{ID: d.ID, Content: "new\n"})
 	systest.WantError(t, err, "diff/save")
-	e.Saves(d, "saved\n")
-	systest.WantFile(t, path, "saved\r\n")
-	entries, err := w.journal.List()
-	if err != nil || !slices.ContainsFunc(entries, func(e journal.Entry) bool { return e.State == journal.Replaced }) {
-		t.Errorf("the file's old text is not in the journal: %+v, %v", entries, err)
-	}
 }
 
 func TestRootsChange(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newWorld(t)
 	guest, e := w.view(), w.own()
 	other := t.TempDir()
 	if err := guest.Update(editor.Snapshot{Roots: []string{t.TempDir()}}); err != nil {
@@ -355,7 +328,7 @@ func TestRootsChange(t *testing.T) {
 
 // The browser page receives no token, also when the workspace's directories change.
 func TestPageGetsNoToken(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newWorld(t)
 	page, e := companion.NewView(t, w.AttachPage), w.own()
 	if page.Info.Token != "" || page.Info.Env != nil {
 		t.Errorf("it receives %+v", page.Info)
@@ -380,7 +353,7 @@ func TestEditorNames(t *testing.T) {
 // Of two surfaces, the one that edited last has the text. The other did not
 // follow and still shows the proposal.
 func TestCloseAsksTheOneWhoEdited(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newWorld(t)
 	c, stale, mine := w.connect(), w.view(), w.view()
 	path := w.file("f", "old\n")
 	d := w.propose(c, mine, path, "new\n")
@@ -410,7 +383,7 @@ func TestLateEditsAreKept(t *testing.T) {
 // The user accepts while the CLI ends: both finish, and the text is kept.
 func TestAcceptAsTheCLIEnds(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
+	w := newWorld(t)
 	e := w.view()
 	path := w.file("f", "old\n")
 	for range 20 {
@@ -428,7 +401,7 @@ func TestAcceptAsTheCLIEnds(t *testing.T) {
 // completely.
 func TestStatusWhileConnecting(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
+	w := newWorld(t)
 	w.connect() // and stays
 	first := w.Status().Clients
 	if len(first) != 1 {
@@ -484,7 +457,7 @@ func TestLateFailureAnswersTheCLI(t *testing.T) {
 // Both sides write large messages before they read.
 func TestBothWriteAtOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
+	w := newWorld(t)
 	c, e := w.connect(), w.view()
 	big := strings.Repeat("x", 1<<18) + "\n"
 	path := w.file("f", big)
@@ -501,7 +474,7 @@ func TestBothWriteAtOnce(t *testing.T) {
 }
 
 func TestDoorErrors(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newWorld(t)
 	mine, theirs := net.Pipe()
 	go w.Attach(theirs)
 	c := editor.NewClient(mine, editor.Handler{})
@@ -533,7 +506,7 @@ func TestModel(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, nil)
+			w := newWorld(t)
 			rng := rand.New(rand.NewPCG(seed, 1))
 			e := w.view()
 			type cliState struct {
@@ -657,7 +630,7 @@ func TestCloseBeforeOpenHasAnswered(t *testing.T) {
 // If the roots cannot be published, they do not apply, the user gets one
 // message, and the next snapshot with them tries again.
 func TestSetRootsTriesAgain(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newWorld(t)
 	e := w.own()
 	published, err := filepath.Glob(filepath.Join(os.TempDir(), "gemini", "ide", "*.json"))
 	if err != nil || len(published) == 0 {

@@ -42,7 +42,7 @@ const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocol
 // waited for it forever, and so did the CLIs.
 func TestDeafPluginEnds(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
+	w := newWorld(t)
 	conn := deaf{strings.NewReader(hello), make(chan struct{})}
 	defer close(conn.released)
 	returns(t, "the companion still serves a plugin that has ended", func() {
@@ -68,7 +68,7 @@ func (w *world) pipe() (conn net.Conn, ended <-chan struct{}) {
 // answers use up the memory: 150 proposals of 4 MB took 2.4 GB.
 func TestClientThatDoesNotReadIsGivenUp(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
+	w := newWorld(t)
 	c := w.connect()
 	conn, ended := w.pipe()
 	if err := c.openDiff(w.file("f", "old\n"), strings.Repeat("x", 4<<20)); err != nil {
@@ -86,7 +86,7 @@ func TestClientThatDoesNotReadIsGivenUp(t *testing.T) {
 // current texts, and none that were answered or replaced in the meantime.
 func TestSlowClientGetsWhatStillWaits(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
+	w := newWorld(t)
 	c, e := w.connect(), w.view()
 	conn, _ := w.pipe()
 	in := bufio.NewReader(conn)
@@ -137,7 +137,7 @@ func TestSlowClientGetsWhatStillWaits(t *testing.T) {
 // A companion that has decided to end takes no client, not even one whose connection it has
 // accepted: `pollux run` would use it for an agent, and the companion would wait for its end.
 func TestRetire(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newWorld(t)
 	conn, ended := w.pipe()
 	go io.Copy(io.Discard, conn)
 	systest.Until(t, func() bool { return len(w.Status().Surfaces) == 1 })

@@ -13,7 +13,6 @@ import (
 	"pollux/internal/companion"
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
-	"pollux/internal/ide"
 	"pollux/internal/sys/systest"
 )
 
@@ -21,9 +20,8 @@ import (
 // no program had written the file.
 func TestAcceptedButNotWritten(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
-	c, e, other := w.connect(), w.view(), w.view()
-	path := w.file("f", "old\n")
+	w, c, e, path := newReview(t)
+	other := w.view()
 	d := w.propose(c, e, path, "new\n")
 	e.Accepts(d, "mine\n")
 	for _, view := range []*companion.View{e, other} {
@@ -50,7 +48,7 @@ func TestAcceptedButNotWritten(t *testing.T) {
 
 func TestAcceptedAndWritten(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
+	w := newWorld(t)
 	c, e := w.connect(), w.view()
 	for _, tt := range []struct{ old, proposed, accepted, written string }{
 		{"old\n", "new\n", "mine\n", "mine\n"},
@@ -90,7 +88,7 @@ func TestAcceptAndLeave(t *testing.T) {
 // dropped the yes that its user gave in the terminal.
 func TestWhatCannotBeDisplayedIsAnsweredInTheTerminal(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
+	w := newWorld(t)
 	c, e := w.connect(), w.view()
 	big := w.file("big", "")
 	if err := errors.Join(os.Truncate(big, 64<<20+1), os.Mkdir(filepath.Join(w.project, "dir"), 0o755)); err != nil {
@@ -163,9 +161,8 @@ func TestWhatCannotBeDisplayedIsAnsweredInTheTerminal(t *testing.T) {
 // One view edits while another accepts: the journal has what was accepted.
 func TestJournalHasTheAcceptedText(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
-	c, e, other := w.connect(), w.view(), w.view()
-	path := w.file("f", "old\n")
+	w, c, e, path := newReview(t)
+	other := w.view()
 	for range 40 {
 		d := w.propose(c, e, path, "new\n")
 		var both sync.WaitGroup
@@ -186,7 +183,7 @@ func TestJournalHasTheAcceptedText(t *testing.T) {
 // of the workspace.
 func TestDecisionsStayInTheWorkspace(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(c *ide.Config) { c.GoneTimeout = 1 })
+	w := newWorld(t)
 	e := w.view()
 	outside := filepath.Join(filepath.Dir(w.project), "outside")
 	systest.MakeDir(t, outside)
@@ -234,7 +231,7 @@ func TestDecisionsStayInTheWorkspace(t *testing.T) {
 // succeeds.
 func TestSavedOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(c *ide.Config) { c.GoneTimeout = 1 })
+	w := newWorld(t)
 	views := []*companion.View{w.view(), w.view(), w.view(), w.view()}
 	path := w.file("f", "old\n")
 	for round := range 10 {
@@ -269,7 +266,7 @@ func TestSavedOnce(t *testing.T) {
 // The first view hangs; the second has the user's last edits.
 func TestAViewThatHangsHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
+	w := newWorld(t)
 	c, hung, e := w.connect(), w.view(), w.view()
 	path := w.file("f", "old\n")
 	hung.Mu.Lock()
@@ -290,7 +287,7 @@ func TestAViewThatHangsHoldsUpNoOther(t *testing.T) {
 // which was then rejected.
 func TestReattachKeepsTheDiff(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
+	w := newWorld(t)
 	c := w.connect()
 	path := w.file("f", "old\n")
 	for round := range 30 {

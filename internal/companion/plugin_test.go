@@ -11,7 +11,7 @@ import (
 // Requests that save plugins from implementing the same logic.
 
 func TestHunksOfADiff(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newWorld(t)
 	c, e := w.connect(), w.view()
 	d := w.propose(c, e, w.file("f", "a\r\nb\r\nc\r\n"), "a\nX\nc\nd")
 	call := func(method string, params, result any) error {

@@ -4,12 +4,10 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"pollux/internal/companion"
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
-	"pollux/internal/ide"
 	"pollux/internal/sys/systest"
 )
 
@@ -76,7 +74,7 @@ func TestTextIsWrittenLater(t *testing.T) {
 
 // A proposal that could not be written gets its entry with the first edit.
 func TestEntryIsMadeLater(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newWorld(t)
 	c, e := w.connect(), w.view()
 	path := w.file("f", "old\r\n")
 	repair := w.breakJournal()
@@ -90,7 +88,7 @@ func TestEntryIsMadeLater(t *testing.T) {
 // An entry disappears while its diff is on the screen. Later edits were lost
 // silently.
 func TestEntryIsMadeAgain(t *testing.T) {
-	w := newWorld(t, func(c *ide.Config) { c.GoneTimeout = 10 * time.Millisecond })
+	w := newWorld(t)
 	c, e := w.connect(), w.view()
 	path := w.file("f", "old\r\n")
 	d := w.propose(c, e, path, "new\n")
@@ -131,7 +129,7 @@ func wantEntry(t *testing.T, w *world, d editor.Diff, text string) {
 // does.
 func TestRestoreFollowsTheAgentsRules(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(c *ide.Config) { c.GoneTimeout = 10 * time.Millisecond })
+	w := newWorld(t)
 	e := w.view()
 	for _, tt := range []struct{ old, proposed, saved, want string }{
 		{"old\n", "new\n", "mine\n", "mine\n"},

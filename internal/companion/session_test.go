@@ -242,9 +242,8 @@ func (b *bare) view(t *testing.T) *View {
 // agent and the journal get, if the user then answers in the agent's terminal, is this
 // one, also if the editor does not say it again. It was the one before.
 func TestConflictKeepsTheText(t *testing.T) {
-	c := newBare(t)
-	v, other := c.view(t), c.view(t)
-	s := c.connect(t, newFakeSession())
+	c, v, s := newReview(t)
+	other := c.view(t)
 	path := filepath.Join(c.dir, "f")
 	systest.WriteFile(t, path, "old\n")
 	d := c.propose(t, s, v, Proposal{Path: path, Text: "new\n"})

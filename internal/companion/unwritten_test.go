@@ -10,10 +10,10 @@ import (
 )
 
 // A lost is an accepted change whose agent ended before it wrote the file.
-func (b *bare) lost(t *testing.T, v *View, s *fakeSession, path, text string) editor.Diff {
+func (b *bare) lost(t *testing.T, v *View, s *fakeSession, path string) editor.Diff {
 	t.Helper()
 	d := b.propose(t, s, v, Proposal{Path: path, Text: "new\n"})
-	v.Accepts(d, text)
+	v.Accepts(d, "mine\n")
 	v.WantClosed(d, editor.ReasonUnwritten)
 	if m := v.Reads(); m.Diff != d.ID || !m.Unwritten || m.Level != "warning" {
 		t.Errorf("the message is %+v", m)
@@ -22,12 +22,12 @@ func (b *bare) lost(t *testing.T, v *View, s *fakeSession, path, text string) ed
 }
 
 // settled checks that the warning about a diff is withdrawn, once, and what the journal has.
-func (b *bare) settled(t *testing.T, v *View, d editor.Diff, says string) {
+func (b *bare) settled(t *testing.T, v *View, d editor.Diff) {
 	t.Helper()
 	if cl := systest.Receive(t, v.Closed); cl.ID != d.ID {
 		t.Errorf("closed %+v, want %s", cl, d.ID)
 	}
-	if m := v.Reads(says); m.Level != "info" {
+	if m := v.Reads("was written now"); m.Level != "info" {
 		t.Errorf("the message is %+v", m)
 	}
 	b.journal.Records(d.ID, journal.Accepted, false)
@@ -43,11 +43,8 @@ func (b *bare) settled(t *testing.T, v *View, d editor.Diff, says string) {
 // writes it.
 func TestSaveUnwritten(t *testing.T) {
 	t.Parallel()
-	c := newBare(t)
-	v := c.view(t)
-	s := newFakeSession()
+	c, v, s := newReview(t)
 	s.undelivered = true
-	c.connect(t, s)
 	path := filepath.Join(c.dir, "f")
 	save := func(d editor.Diff, version, want string) editor.DiffAcceptResult {
 		t.Helper()
@@ -60,10 +57,10 @@ func TestSaveUnwritten(t *testing.T) {
 
 	t.Run("it is written", func(t *testing.T) {
 		systest.WriteFile(t, path, "old\n")
-		d := c.lost(t, v, s, path, "mine\n")
+		d := c.lost(t, v, s, path)
 		save(d, "", editor.StatusAccepted)
 		systest.WantFile(t, path, "mine\n")
-		c.settled(t, v, d, "was written now")
+		c.settled(t, v, d)
 		all, err := c.journal.List()
 		if err != nil || all[0].State != journal.Replaced {
 			t.Fatalf("the journal has %+v, %v", all, err)
@@ -72,7 +69,7 @@ func TestSaveUnwritten(t *testing.T) {
 	})
 	t.Run("not over a newer change", func(t *testing.T) {
 		systest.WriteFile(t, path, "old\n")
-		d := c.lost(t, v, s, path, "mine\n")
+		d := c.lost(t, v, s, path)
 		systest.WriteFile(t, path, "newer\n")
 		res := save(d, "", editor.StatusConflict)
 		if res.Disk != "newer\n" {
@@ -82,19 +79,19 @@ func TestSaveUnwritten(t *testing.T) {
 		save(d, "another version", editor.StatusConflict)
 		save(d, res.Version, editor.StatusAccepted)
 		systest.WantFile(t, path, "mine\n")
-		c.settled(t, v, d, "was written now")
+		c.settled(t, v, d)
 	})
 	t.Run("another program writes it", func(t *testing.T) {
 		systest.WriteFile(t, path, "old\n")
-		d := c.lost(t, v, s, path, "mine\n")
+		d := c.lost(t, v, s, path)
 		if _, err := c.journal.Restore(d.ID, ""); err != nil {
 			t.Fatal(err)
 		}
-		c.settled(t, v, d, "was written now")
+		c.settled(t, v, d)
 	})
 	t.Run("a newer change is written", func(t *testing.T) {
 		systest.WriteFile(t, path, "old\n")
-		d := c.lost(t, v, s, path, "mine\n")
+		d := c.lost(t, v, s, path)
 		s.undelivered = false
 		d2 := c.propose(t, s, v, Proposal{Path: path, Text: "newer\n"})
 		v.Accepts(d2, "newer\n")
@@ -111,12 +108,9 @@ func TestSaveUnwritten(t *testing.T) {
 
 // A page that is loaded again shows what is still to be written.
 func TestPageLoadedAgain(t *testing.T) {
-	c := newBare(t)
-	v := c.view(t)
-	s := newFakeSession()
+	c, v, s := newReview(t)
 	s.undelivered = true
-	c.connect(t, s)
-	d := c.lost(t, v, s, filepath.Join(c.dir, "f"), "mine\n")
+	d := c.lost(t, v, s, filepath.Join(c.dir, "f"))
 	page := NewView(t, c.AttachPage)
 	if m := page.Reads(); m.Diff != d.ID || !m.Unwritten {
 		t.Errorf("the page reads %+v", m)

@@ -95,12 +95,6 @@ func TestUnwritten(t *testing.T) {
 	do(j.Finish(id, Accepted, true))
 	want(id, Accepted, true)
 
-	id = add(t, j, Entry{Path: "/f"}, "p")
-	do(j.Finish(id, Accepted, false))
-	want(id, Accepted, false)
-	do(j.Finish(id, Accepted, true))
-	want(id, Accepted, true)
-
 	// An entry of an older Pollux has another name for it.
 	id = add(t, j, Entry{Path: "/f"}, "p")
 	do(j.Finish(id, Accepted, true))
