@@ -141,7 +141,7 @@ var protocols = []Protocol{
 			return geminiide.New(geminiide.Config{
 				Companion: cfg.companion(c), Roots: c.Roots, PIDs: pids,
 				Token: cfg.Settings.Token, Port: cfg.Settings.Port,
-				ExtraHost: cfg.ExtraHost, ExtraNames: cfg.ExtraNames, GoneTimeout: cfg.GoneTimeout,
+				ExtraHost: cfg.ExtraHost, ExtraNames: cfg.ExtraNames,
 			})
 		},
 	},
@@ -232,9 +232,6 @@ type Config struct {
 	// Connect is the command, with arguments, that carries an agent's standard
 	// streams to the socket; none if empty.
 	Connect []string
-	// GoneTimeout is how long an agent may be away before it counts as ended;
-	// the protocol's default if 0.
-	GoneTimeout time.Duration
 }
 
 // companion returns what the servers that speak MCP are made of.

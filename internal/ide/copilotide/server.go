@@ -20,20 +20,18 @@ import (
 	"pollux/internal/sys/sock"
 )
 
-// A Config configures a [Server]. A duration of zero means the default.
+// A Config configures a [Server].
 type Config struct {
 	attach.Companion
 	// Dir is the directory for the lock file; [Dir] if empty.
 	Dir string
-	// GoneTimeout is how long an agent may be without an event stream.
-	GoneTimeout time.Duration
 }
 
 const (
-	// defaultGoneTimeout is some times the second after which an agent opens a broken
-	// stream again.
-	defaultGoneTimeout = 5 * time.Second
-	scheme             = "Nonce "
+	// goneTimeout is how long an agent may be without an event stream: some times the second
+	// after which it opens a broken one again.
+	goneTimeout = 5 * time.Second
+	scheme      = "Nonce "
 )
 
 // A Server is a companion's server for Copilot CLI. It listens from [New] on; requests
@@ -50,7 +48,7 @@ type Server struct {
 // New returns a server that listens on a socket in the user's private directory.
 func New(cfg Config) *Server {
 	s := &Server{nonce: rand.Text()}
-	endpoint := &mcp.Endpoint{Admit: s.admit, Open: s.open, GoneTimeout: cmp.Or(cfg.GoneTimeout, defaultGoneTimeout)}
+	endpoint := &mcp.Endpoint{Admit: s.admit, Open: s.open, GoneTimeout: goneTimeout}
 	l, kind, address, err := sock.ListenPrivate("copilot")
 	// Pollux starts even if, for example, the path is too long: the user may not have this
 	// agent.
