@@ -38,7 +38,7 @@ var securityTests = map[string]string{
 	"on Linux and macOS Pollux asks the system who has connected":                            "TestClaim TestClaimInALink TestPeerOf",
 	"Neither idle connections nor junk of your own programs keep Codex CLI out":              "TestIdleConnections TestJunk",
 	"Requests without the token hold no resources for long":                                  "TestRefusedRequestsAreNotHeld TestStrangersAreFew TestStrangersHaveLittleTime TestSlowStrangersDoNotKeepTheCLIOut",
-	"If requests use up all file descriptors, the socket works again":                        "TestSocketOutlivesAFailedAccept",
+	"If requests use up all file descriptors, the socket works again":                        "TestAccept",
 	"The discovery file and its directory are yours alone":                                   "TestPublishWritesTheContractsFile TestPublishRefusesSomebodyElsesPlace TestPublishRefusesALinkOfAnother TestPrune",
 	"answers follows no redirect":                                                            "TestPruneFollowsNoRedirect",
 	"The token for Claude Code and opencode ends with the companion":                         "TestEndpointIsForgotten TestClaudeTraps",

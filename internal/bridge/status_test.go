@@ -1,14 +1,9 @@
 package bridge
 
 import (
-	"encoding/json"
-	"net"
-	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"pollux/internal/agent"
@@ -16,50 +11,6 @@ import (
 	"pollux/internal/sys/sock"
 	"pollux/internal/sys/systest"
 )
-
-// A tiredListener fails to accept a few times.
-type tiredListener struct {
-	net.Listener
-	failing int
-	conns   chan net.Conn
-}
-
-func (l *tiredListener) Accept() (net.Conn, error) {
-	if l.failing > 0 {
-		l.failing--
-		return nil, &net.OpError{Op: "accept", Net: "unix", Err: os.NewSyscallError("accept", syscall.EMFILE)}
-	}
-	if c, ok := <-l.conns; ok {
-		return c, nil
-	}
-	return nil, net.ErrClosed
-}
-
-// After an error such as too many open files, `pollux status` no longer found
-// the bridge.
-func TestStatusOutlivesAFailedAccept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newTestBridge(t, answering("ok"), nil)
-		l := &tiredListener{failing: 3, conns: make(chan net.Conn)}
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			b.serveStatus(l)
-		}()
-		ours, theirs := net.Pipe()
-		select {
-		case l.conns <- theirs:
-		case <-ended:
-			t.Fatal("the bridge accepts no connection any more")
-		}
-		var s Status
-		if err := json.NewDecoder(ours).Decode(&s); err != nil || s.PID != os.Getpid() {
-			t.Errorf("got %+v, %v", s, err)
-		}
-		close(l.conns)
-		<-ended
-	})
-}
 
 // The socket of a killed bridge is removed, and no other file.
 func TestKilledBridge(t *testing.T) {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -34,34 +33,6 @@ func pollux(t *testing.T, args ...string) (out, errs string) {
 		t.Fatalf("pollux %s: exit code %d, %s", strings.Join(args, " "), code, e.String())
 	}
 	return o.String(), e.String()
-}
-
-// The list marks accepted text that is not in its file, and shows the command
-// that writes it.
-func TestJournalListsTheUnwritten(t *testing.T) {
-	j := newTestJournal(t)
-	id, err := j.Add(journal.Entry{Path: "/f"}, "proposal")
-	if err == nil {
-		err = j.Finish(id, journal.Accepted, true)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, _ := pollux(t, "journal")
-	if !strings.HasSuffix(out, "  /f  (accepted, not written)\n    pollux journal restore "+id+"\n") {
-		t.Errorf("pollux journal prints %q", out)
-	}
-	if err := j.Edit(id, "mine"); err != nil {
-		t.Fatal(err)
-	}
-	if out, _ := pollux(t, "journal"); !strings.Contains(out, "(accepted, not written, edited)\n") {
-		t.Errorf("pollux journal prints %q", out)
-	}
-	out, _ = pollux(t, "journal", "--json")
-	var all []map[string]any
-	if err := json.Unmarshal([]byte(out), &all); err != nil || len(all) != 1 || all[0]["unwritten"] != true {
-		t.Errorf("pollux journal --json prints %s, %v", out, err)
-	}
 }
 
 // A restore neither blocks nor reads unlimited data.

@@ -2,14 +2,11 @@ package ide
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
-	"syscall"
 	"testing"
 
 	"pollux/internal/companion/journal"
@@ -42,42 +39,6 @@ func newHost(t *testing.T, cfg Config, protocols []Protocol) *Host {
 	}
 	t.Cleanup(h.Close)
 	return h
-}
-
-// A crowded listener has no descriptor for its first connection.
-type crowded struct {
-	net.Listener
-	failed atomic.Bool
-}
-
-func (l *crowded) Accept() (net.Conn, error) {
-	if !l.failed.Swap(true) {
-		return nil, &net.OpError{Op: "accept", Err: syscall.EMFILE}
-	}
-	return l.Listener.Accept()
-}
-
-// After a flood of connections had used up the descriptors for a moment, the
-// companion's socket never worked again.
-func TestSocketOutlivesAFailedAccept(t *testing.T) {
-	h := newHost(t, newConfig(t), protocols)
-	path := filepath.Join(t.TempDir(), "s")
-	l, err := sock.Listen(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := newSocket(path, &crowded{Listener: l})
-	s.serve(h.serveConn)
-	defer s.close()
-	conn, err := sock.Dial(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := editor.NewClient(conn, editor.Handler{})
-	defer c.Close()
-	if _, err := c.Initialize(t.Context(), editor.InitializeParams{}); err != nil {
-		t.Errorf("the socket does not answer: %v", err)
-	}
 }
 
 // An asked agent behind the wall reaches the companion's socket. It could accept its own change
