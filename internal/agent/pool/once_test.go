@@ -35,13 +35,20 @@ type box struct {
 	pool *Pool
 }
 
-func newBox(t *testing.T, change func(*agent.Options)) *box {
+// fakeGemini installs a fake CLI, and returns its command.
+func fakeGemini(t *testing.T, version string) string {
 	t.Helper()
-	agenttest.Isolate(t, "*")
-	cli, err := fakecli.Install(t.TempDir(), "0.61.0")
+	command, err := fakecli.Install(t.TempDir(), version)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return command
+}
+
+func newBox(t *testing.T, change func(*agent.Options)) *box {
+	t.Helper()
+	agenttest.Isolate(t, "*")
+	cli := fakeGemini(t, "0.61.0")
 	opts := agent.Options{Kind: agent.Spawned}
 	if change != nil {
 		change(&opts)
@@ -280,15 +287,10 @@ func TestRemovedDirectoryIsMadeAgain(t *testing.T) {
 	}
 }
 
-// A CLI outside of a package is asked for its version, within the deadline.
-func TestVersionIsAsked(t *testing.T) {
+// A CLI outside of a package is asked for its version. One that fails is asked again, but not
+// by every request.
+func TestVersionIsAskedAgain(t *testing.T) {
 	b := newBox(t, nil)
-	b.Source.Command = agenttest.WriteProgram(t, t.TempDir(), "gemini", "echo 0.50.1", "echo 0.50.1")
-	if cli, err := b.Check(t.Context(), b.Source); err != nil || cli.Version != "0.50.1" {
-		t.Errorf("got %+v, %v", cli, err)
-	}
-	// A CLI that fails is asked again, but not by every request.
-	b = newBox(t, nil)
 	b.Source.Command = agenttest.WriteProgram(t, t.TempDir(), "gemini", "test -e $0.2 && echo 0.50.2; touch $0.2",
 		"if exist \"%~f0.2\" echo 0.50.2\necho 2>\"%~f0.2\"")
 	_, err := b.Check(t.Context(), b.Source)
@@ -373,10 +375,7 @@ func TestLookupsOfSources(t *testing.T) {
 func TestCheck(t *testing.T) {
 	for version, want := range map[string]agent.Kind{"0.61.0": "", "0.35.0": "", "1.0.0": "", "0.34.9": agent.TooOld, "0.36.0-preview.1": "", "odd": agent.NoVersion} {
 		t.Run(version, func(t *testing.T) {
-			cli, err := fakecli.Install(t.TempDir(), version)
-			if err != nil {
-				t.Fatal(err)
-			}
+			cli := fakeGemini(t, version)
 			b := newBox(t, nil)
 			b.Source.Command = cli
 			got, err := b.Check(t.Context(), b.Source)
@@ -410,17 +409,10 @@ func TestClosedRunnerRunsNothing(t *testing.T) {
 	if err := <-running; err != agent.ErrClosed {
 		t.Errorf("a running call ends with %v", err)
 	}
-	if _, err := b.run(t.Context(), "fake:echo"); err != agent.ErrClosed {
-		t.Errorf("a new call ends with %v", err)
-	}
 }
 
 // slowFake returns a fake that prints its version only after open was called.
 func slowFake(t *testing.T) (path string, asked func() int, open func()) {
 	t.Helper()
-	fake, err := fakecli.Install(t.TempDir(), "0.61.0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return agenttest.SlowVersion(t, fake, "0.61.0")
+	return agenttest.SlowVersion(t, fakeGemini(t, "0.61.0"), "0.61.0")
 }

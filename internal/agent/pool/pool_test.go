@@ -55,6 +55,16 @@ var (
 	claudeDouble = double{claude.Agent(), claudefake.Install, "2.1.330", claudefake.Model, "Read", "Bash"}
 )
 
+// command installs the fake in a directory, and returns its command.
+func (d double) command(t *testing.T, dir, version string) string {
+	t.Helper()
+	command, err := d.install(dir, version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return command
+}
+
 // sit returns a bench with a runner of fake CLIs.
 func sit(t *testing.T, kind, version string, change func(*agent.Options)) *agenttest.Bench {
 	t.Helper()
@@ -68,11 +78,7 @@ func (d double) sit(t *testing.T, kind, version string, change func(*agent.Optio
 		t.Skip("the fake is a shell script")
 	}
 	agenttest.Isolate(t, "pollux*")
-	cli, err := d.install(t.TempDir(), version)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
+	cli, dir := d.command(t, t.TempDir(), version), t.TempDir()
 	opts := agent.Options{Kind: kind, Warm: agent.Limits{WaitTimeout: agenttest.Timeout}}
 	if change != nil {
 		change(&opts)
@@ -455,10 +461,7 @@ func TestWarmEnvironmentIsRequired(t *testing.T) {
 // A lock that every request needs was held during calls of stat, and while the
 // CLI was asked for its version, which may take seconds.
 func TestWarmAsksNothingUnderItsLock(t *testing.T) {
-	fake, err := fakecli.Install(t.TempDir(), "0.61.0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	fake := geminiDouble.command(t, t.TempDir(), "0.61.0")
 	cli, asked, open := agenttest.SlowVersion(t, fake, "0.61.0")
 	open()
 	s := sit(t, agent.Warmed, "0.61.0", func(o *agent.Options) { o.Warm.Sessions = 1 })
@@ -498,10 +501,7 @@ func TestWarmAsksNothingUnderItsLock(t *testing.T) {
 func TestWarmStartsDuringTheVersionCheck(t *testing.T) {
 	for _, ahead := range []bool{false, true} {
 		t.Run(fmt.Sprintf("ahead=%v", ahead), func(t *testing.T) {
-			fake, err := fakecli.Install(t.TempDir(), "0.61.0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			fake := geminiDouble.command(t, t.TempDir(), "0.61.0")
 			s := sit(t, agent.Warmed, "0.61.0", nil)
 			program, pids := agenttest.Recorded(t, fake)
 			cli, asked, open := agenttest.SlowVersion(t, program, "0.61.0")
@@ -537,10 +537,7 @@ func TestWarmStartsDuringTheVersionCheck(t *testing.T) {
 func TestWarmRefusedVersion(t *testing.T) {
 	for name, version := range map[string]string{"started": "0.61.0", "starting": fakecli.MuteACP} {
 		t.Run(name, func(t *testing.T) {
-			fake, err := fakecli.Install(t.TempDir(), version)
-			if err != nil {
-				t.Fatal(err)
-			}
+			fake := geminiDouble.command(t, t.TempDir(), version)
 			s := sit(t, agent.Warmed, "0.61.0", nil)
 			program, pids := agenttest.Recorded(t, fake)
 			cli, asked, open := agenttest.SlowVersion(t, program, "0.34.9")
@@ -558,7 +555,7 @@ func TestWarmRefusedVersion(t *testing.T) {
 			agenttest.WantKind(t, <-answered, agent.TooOld, "0.34.9")
 			pid := pids()[0]
 			s.Until("its end", func() bool { return !proc.Alive(pid) && len(s.Workers()) == 0 })
-			_, err = s.Ask(t.Context(), agent.Request{Prompt: "fake:echo x"})
+			_, err := s.Ask(t.Context(), agent.Request{Prompt: "fake:echo x"})
 			agenttest.WantKind(t, err, agent.TooOld, "0.34.9")
 			if all := pids(); len(all) != 1 {
 				t.Errorf("started: %v", all)
