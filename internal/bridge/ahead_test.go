@@ -4,11 +4,11 @@ import (
 	"encoding/json"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"pollux/internal/agent"
+	"pollux/internal/sys/systest"
 )
 
 // A starter is a runner that reports for which workspaces it starts processes.
@@ -25,12 +25,7 @@ func (s *starter) Ahead(_ agent.Source, dir string) { s.dirs <- dir }
 func (s *starter) started(t *testing.T, b *Bridge, n int) (dirs []string) {
 	t.Helper()
 	for range n {
-		select {
-		case dir := <-s.dirs:
-			dirs = append(dirs, dir)
-		case <-time.After(time.Minute):
-			t.Fatalf("it starts only for %q", dirs)
-		}
+		dirs = append(dirs, systest.Receive(t, s.dirs))
 	}
 	b.Close()
 	for len(s.dirs) > 0 {

@@ -120,12 +120,9 @@ func TestScripts(t *testing.T) {
 
 // Every error that a user can see ends with the next step to take.
 func TestErrorsNameTheNextStep(t *testing.T) {
-	systest.SetHome(t, t.TempDir())
-	systest.SetTemp(t, t.TempDir())
-	t.Setenv("POLLUX_RUNTIME_DIR", t.TempDir())
+	quiet(t)
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv("TMUX", "")
-	t.Setenv(editor.EnvSocket, "")
 	needsTmux := "run this command in tmux"
 	if runtime.GOOS == "windows" {
 		needsTmux = "which Windows does not have: use --review browser"

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"pollux/internal/agent"
+	"pollux/internal/sys/disk"
 	"pollux/internal/sys/systest"
 )
 
@@ -143,7 +144,7 @@ func TestNewDirectoriesAreRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]bool{"a": false, "kept": true, "old": true, "../outside": true} {
-		if got := exists(in(filepath.FromSlash(name))); got != want {
+		if got := disk.Exists(in(filepath.FromSlash(name))); got != want {
 			t.Errorf("%s exists: %v", name, got)
 		}
 	}
@@ -179,7 +180,7 @@ func TestNewDirectoriesOfACancelledRequest(t *testing.T) {
 	}
 	close(returned)
 	<-released
-	if exists(filepath.Dir(file)) {
+	if disk.Exists(filepath.Dir(file)) {
 		t.Error("the directory was left")
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"pollux/internal/agent"
 	"pollux/internal/agent/agenttest"
 	"pollux/internal/agent/queue"
+	"pollux/internal/sys/disk"
 	"pollux/internal/sys/sock"
 	"pollux/internal/sys/systest"
 )
@@ -356,11 +357,6 @@ func (m memory) Write(path, text string) error {
 	return nil
 }
 
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
-}
-
 // A bridge that requires the wall does not ask a pool without one. Its own runner answers, and
 // where it has none, the error says what to do.
 func TestPoolWithoutTheWall(t *testing.T) {
@@ -620,7 +616,7 @@ func TestIdlePoolEnds(t *testing.T) {
 	if _, err := run(t, c, t.Context(), agent.Request{}, ignore); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the end of the socket", func() bool { return !exists(path) })
+	until(t, "the end of the socket", func() bool { return !disk.Exists(path) })
 	if err := p.end(); err != nil {
 		t.Error(err)
 	}

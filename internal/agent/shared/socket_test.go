@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"pollux/internal/sys/disk"
 	"pollux/internal/sys/sock"
 )
 
@@ -22,7 +23,7 @@ func TestClosedTwice(t *testing.T) {
 	}
 	defer second.Close()
 	first.Close()
-	if !exists(path) {
+	if !disk.Exists(path) {
 		t.Error("the socket of the second pool is gone")
 	}
 }

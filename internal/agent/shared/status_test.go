@@ -16,6 +16,7 @@ import (
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/queue"
+	"pollux/internal/sys/disk"
 	"pollux/internal/sys/systest"
 )
 
@@ -195,7 +196,7 @@ func TestStop(t *testing.T) {
 	late := errors.New("late")
 	var gone sync.WaitGroup
 	gone.Go(func() {
-		until(t, "the end of the socket", func() bool { return !exists(path) })
+		until(t, "the end of the socket", func() bool { return !disk.Exists(path) })
 		giveUp(late)
 	})
 	if err := Stop(ctx, pool, false); !errors.Is(err, late) { // the process of the test does not end

@@ -15,6 +15,7 @@ import (
 	"github.com/coder/websocket"
 
 	"pollux/internal/ide/blocking"
+	"pollux/internal/sys/disk"
 	"pollux/internal/sys/sock"
 	"pollux/internal/sys/systest"
 )
@@ -68,7 +69,7 @@ func (e endpoint) place(t *testing.T, path string) {
 func TestEndpointIsForgotten(t *testing.T) {
 	needPeers(t)
 	inBubble(t, func(t *testing.T, f *fixture) {
-		if synctest.Wait(); exists(f.state) {
+		if synctest.Wait(); disk.Exists(f.state) {
 			t.Error("the endpoint is kept without an agent")
 		}
 		one := f.connect("claude-code")
@@ -82,18 +83,18 @@ func TestEndpointIsForgotten(t *testing.T) {
 				t.Errorf("%s: %v, %v; want %o", path, info, err, want)
 			}
 		}
-		if f.leave(one); !exists(f.state) {
+		if f.leave(one); !disk.Exists(f.state) {
 			t.Error("it is not kept while an agent is connected")
 		}
-		if f.leave(two); exists(f.state) {
+		if f.leave(two); disk.Exists(f.state) {
 			t.Error("it is kept when the last agent has left")
 		}
 		f.connect("claude-code")
-		if synctest.Wait(); !exists(f.state) {
+		if synctest.Wait(); !disk.Exists(f.state) {
 			t.Error("it is not kept for the next agent")
 		}
 		f.close()
-		if exists(f.state) {
+		if disk.Exists(f.state) {
 			t.Error("it is kept after Close")
 		}
 		if next := f.next(); next.token == f.token || next.old {
@@ -156,7 +157,7 @@ func TestEndpointOfAnother(t *testing.T) {
 		if e, err := readEndpoint(f.state); err != nil || e.Token != "other" {
 			t.Fatalf("the file has %+v, %v", e, err)
 		}
-		if f.leave(a); !exists(f.state) {
+		if f.leave(a); !disk.Exists(f.state) {
 			t.Error("the other's file is gone")
 		}
 		f.connect("claude-code")
@@ -167,7 +168,7 @@ func TestEndpointOfAnother(t *testing.T) {
 		}
 		other.place(t, f.state)
 		f.close()
-		if !exists(f.state) {
+		if !disk.Exists(f.state) {
 			t.Error("Close removes the other's file")
 		}
 	})

@@ -63,11 +63,6 @@ func encode(t *testing.T, l Lock) string {
 
 func (s *Server) lockPath() string { return filepath.Join(s.Dir, strconv.Itoa(s.port)+blocking.Ext) }
 
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
-}
-
 // folders returns the folders of a server's lock file.
 func (s *Server) folders(t *testing.T) string {
 	t.Helper()
@@ -186,7 +181,7 @@ func TestLockFileDeleted(t *testing.T) {
 		f.backend.setShows(false)
 		f.ViewsChanged()
 		synctest.Wait()
-		if exists(f.lockPath()) {
+		if disk.Exists(f.lockPath()) {
 			t.Error("nothing shows changes, but the lock file is there")
 		}
 		f.backend.setShows(true)
@@ -199,7 +194,7 @@ func TestLockFileDeleted(t *testing.T) {
 		f.Unpublish()
 		time.Sleep(2 * blocking.CheckInterval)
 		synctest.Wait()
-		if exists(path) {
+		if disk.Exists(path) {
 			t.Error("the lock file came back")
 		}
 	})
@@ -208,12 +203,12 @@ func TestLockFileDeleted(t *testing.T) {
 // A companion without views has no lock from the start.
 func TestPublishWithoutViews(t *testing.T) {
 	s, b := publish(t, []string{t.TempDir()}, func(_ *Config, b *backend) { b.hidden = true })
-	if exists(s.Dir) {
+	if disk.Exists(s.Dir) {
 		t.Error("there is a directory of locks")
 	}
 	b.setShows(true)
 	s.Update()
-	if !exists(s.lockPath()) {
+	if !disk.Exists(s.lockPath()) {
 		t.Error("there is no lock file")
 	}
 }
@@ -225,12 +220,12 @@ func TestLockOfAnotherWithThePort(t *testing.T) {
 	place(t, s.Dir, s.port, `{"pid":1,"authToken":"other"}`)
 	b.setShows(false)
 	s.Update()
-	if !exists(s.lockPath()) {
+	if !disk.Exists(s.lockPath()) {
 		t.Error("update removed it")
 	}
 	path := s.lockPath()
 	s.Unpublish()
-	if !exists(path) {
+	if !disk.Exists(path) {
 		t.Error("Unpublish removed it")
 	}
 }
@@ -357,12 +352,12 @@ func TestPrune(t *testing.T) {
 	systest.SetTime(t, leftover, time.Now().Add(-2*disk.TempTTL))
 	publish(t, []string{"/project"}, func(cfg *Config, _ *backend) { cfg.Dir = dir })
 	for _, path := range []string{ours, leftover} {
-		if exists(path) {
+		if disk.Exists(path) {
 			t.Errorf("%s is left", path)
 		}
 	}
 	for _, path := range kept {
-		if !exists(path) {
+		if !disk.Exists(path) {
 			t.Errorf("%s was removed", path)
 		}
 	}
@@ -402,7 +397,7 @@ func TestDirectory(t *testing.T) {
 				time.Sleep(3 * blocking.CheckInterval)
 				synctest.Wait()
 				warnings := strings.Count(f.log.String(), "cannot write the lock file")
-				if exists(f.lockPath()) != tt.fine || warnings != map[bool]int{true: 0, false: 1}[tt.fine] {
+				if disk.Exists(f.lockPath()) != tt.fine || warnings != map[bool]int{true: 0, false: 1}[tt.fine] {
 					t.Errorf("%d warnings: %s", warnings, f.log)
 				}
 				if strings.Contains(f.log.String(), "TMPDIR") {
@@ -414,7 +409,7 @@ func TestDirectory(t *testing.T) {
 				systest.Remove(t, f.Dir)
 				time.Sleep(blocking.CheckInterval)
 				synctest.Wait()
-				if !exists(f.lockPath()) {
+				if !disk.Exists(f.lockPath()) {
 					t.Error("there is no lock file")
 				}
 			})

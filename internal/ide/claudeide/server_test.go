@@ -22,6 +22,7 @@ import (
 	"pollux/internal/editor"
 	"pollux/internal/ide/attach"
 	"pollux/internal/ide/blocking/blockingtest"
+	"pollux/internal/sys/disk"
 	"pollux/internal/sys/systest"
 )
 
@@ -585,7 +586,7 @@ func TestNoHome(t *testing.T) {
 	if err := s.Publish([]string{t.TempDir()}, nil); err != nil {
 		t.Error(err)
 	}
-	if exists(s.lockPath()) {
+	if disk.Exists(s.lockPath()) {
 		t.Errorf("the lock file is %s", s.lockPath())
 	}
 }

@@ -2,6 +2,7 @@ package geminiide
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -246,18 +247,10 @@ func (c *cl) listen() *stream {
 	return s
 }
 
+// next returns the next event; "end" if the stream has ended.
 func (s *stream) next() string {
 	s.t.Helper()
-	select {
-	case e, ok := <-s.events:
-		if !ok {
-			return "end"
-		}
-		return e
-	case <-time.After(30 * time.Second):
-		s.t.Fatal("no event")
-		return ""
-	}
+	return cmp.Or(systest.Receive(s.t, s.events), "end")
 }
 
 const emptyContext = `{"jsonrpc":"2.0","method":"ide/contextUpdate","params":{"workspaceState":{"openFiles":[]}}}`

@@ -24,10 +24,7 @@ func writeArguments() error {
 
 // A program receives the arguments unchanged, with any kind of launcher. `fix a & b` ran b.
 func TestCommand(t *testing.T) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := systest.Self(t)
 	dir := filepath.Join(t.TempDir(), "a & b (c)")
 	odd := filepath.Join(dir, "%TEMP% 50%")
 	if err := os.MkdirAll(odd, 0o700); err != nil {
@@ -136,10 +133,7 @@ func TestSetDir(t *testing.T) {
 	if err := os.WriteFile(file, []byte("@echo %cd%\r\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := systest.Self(t)
 	for _, tt := range []struct {
 		program, dir string
 		ok           bool

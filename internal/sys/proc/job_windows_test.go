@@ -294,10 +294,7 @@ func TestMissingProgram(t *testing.T) {
 
 // The browser was started with the request to hide its first window.
 func TestBrowserIsVisible(t *testing.T) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := systest.Self(t)
 	file := filepath.Join(t.TempDir(), "window")
 	t.Setenv("SYS_TEST_WINDOW", file)
 	t.Setenv(systest.ProgramVar, "window")

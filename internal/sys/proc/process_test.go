@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"strconv"
 	"testing"
+
+	"pollux/internal/sys/systest"
 )
 
 // What has a name with the PID of a running process, or with none, is in use.
@@ -36,14 +38,8 @@ func TestUnknownProcesses(t *testing.T) {
 
 // A process that has ended, but whose parent does not notice, exists and does not run.
 func TestEnded(t *testing.T) {
-	cmd := exec.Command(os.Args[0], "-test.run=^$")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	cmd := exec.Command(systest.Self(t), "-test.run=^$")
+	_, out := systest.Start(t, cmd)
 	pid := cmd.Process.Pid
 	if Ended(os.Getpid()) || !Ended(0) {
 		t.Error("this process has ended, or process 0 has not")

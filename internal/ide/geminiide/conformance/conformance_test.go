@@ -42,12 +42,6 @@ var roles = map[string]func(arg string, more ...string){
 	"left":     leftMain,
 }
 
-func self(t *testing.T) string {
-	t.Helper()
-	path := systest.Self(t)
-	return path
-}
-
 // Every check of the kit can fail: a companion with one fault fails the checks
 // of that fault and passes all others.
 func TestFaults(t *testing.T) {
@@ -103,7 +97,7 @@ func TestFaults(t *testing.T) {
 			if fault == "everywhere" && len(addresses()) == 0 {
 				t.Skip("this machine has no other address")
 			}
-			self, timeouts := self(t), timeoutsFor(fault)
+			self, timeouts := systest.Self(t), timeoutsFor(fault)
 			actions := make(map[Action]string)
 			// A person has longer for an effect that never comes.
 			if fault == "" || len(timeouts.effect) > 0 {
@@ -165,7 +159,7 @@ func TestCannotAskToEnd(t *testing.T) {
 				to.remove = 50 * time.Millisecond
 			}
 			report, err := Run(t.Context(), Config{
-				Command: []string{self(t), "companion", "", option}, Errors: os.Stderr, timeouts: to, mute: true,
+				Command: []string{systest.Self(t), "companion", "", option}, Errors: os.Stderr, timeouts: to, mute: true,
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -227,7 +221,7 @@ func TestLauncherThatLeavesSomethingBehind(t *testing.T) {
 			conn.Close()
 		}
 	})
-	_, err := Run(t.Context(), Config{Command: []string{self(t), "launcher", addressFile}, Errors: io.Discard})
+	_, err := Run(t.Context(), Config{Command: []string{systest.Self(t), "launcher", addressFile}, Errors: io.Discard})
 	if err == nil || !strings.Contains(err.Error(), "ended before it made a discovery file") {
 		t.Errorf("%v", err)
 	}

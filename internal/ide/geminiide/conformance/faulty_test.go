@@ -252,9 +252,7 @@ func (f *faulty) post(w http.ResponseWriter, r *http.Request, s *session) {
 		}
 		f.sessions[id] = s
 		f.mu.Unlock()
-		if f.fault != "no session" {
-			w.Header().Set("Mcp-Session-Id", id)
-		}
+		w.Header().Set("Mcp-Session-Id", id)
 		answer("result", map[string]any{"protocolVersion": "2025-06-18", "capabilities": map[string]any{"tools": map[string]any{}}, "serverInfo": map[string]any{"name": "faulty", "version": "1"}})
 	case m.Method == "notifications/initialized":
 		if f.fault == "initialized is 200" {
@@ -413,7 +411,7 @@ func (f *faulty) user(what, path, text string) {
 }
 
 func (f *faulty) stream(w http.ResponseWriter, r *http.Request, s *session) {
-	if s == nil || f.fault == "no stream" {
+	if s == nil {
 		http.Error(w, "", http.StatusMethodNotAllowed)
 		return
 	}
