@@ -3,8 +3,10 @@ package checks
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"pollux/internal/agent"
@@ -15,7 +17,7 @@ import (
 )
 
 // probeTimeout limits the start of a warm process.
-const probeTimeout = 30 * time.Second
+const probeTimeout = time.Minute
 
 // authKinds are the sign-in methods that Gemini CLI supports without a terminal.
 var authKinds = []string{"oauth-personal", "gemini-api-key", "vertex-ai", "compute-default-credentials"}
@@ -53,6 +55,11 @@ func (g *CLI) Bridge(ctx context.Context, c *doctor.Checker) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	took, err := g.Probe(ctx, gemini.Agent(), program, c.Dir, g.Wall)
+	checkStart(c, took, err)
+}
+
+// checkStart reports how a warm process started.
+func checkStart(c *doctor.Checker, took time.Duration, err error) {
 	var fault *agent.Error
 	switch {
 	case err == nil:
@@ -60,8 +67,10 @@ func (g *CLI) Bridge(ctx context.Context, c *doctor.Checker) {
 	case errors.As(err, &fault) && fault.Kind == agent.Auth:
 		c.Fail("auth", "", "%s", doctor.Short(err.Error()))
 	default:
+		slow := fmt.Sprintf("it was not ready in %.0f s", probeTimeout.Seconds())
+		reason := doctor.Short(strings.Replace(err.Error(), context.DeadlineExceeded.Error(), slow, 1))
 		const next = "run `gemini` in a terminal to see what it says; GEMINI_RUNNER=spawn works without a warm process"
-		c.Warn("warm", next, "no warm process is available, so each call starts Gemini CLI again: %s", doctor.Short(err.Error()))
+		c.Warn("warm", next, "no warm process is available, so each call starts Gemini CLI again: %s", reason)
 	}
 }
 

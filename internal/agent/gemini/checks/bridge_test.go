@@ -2,6 +2,7 @@ package checks
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -35,5 +36,16 @@ func TestHostileEnvFile(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A Gemini CLI that takes too long to start is described in words, not as an error of Go.
+func TestSlowStart(t *testing.T) {
+	check := func(_ context.Context, c *doctor.Checker) {
+		checkStart(c, 0, fmt.Errorf("no answer to initialize (%w): x", context.DeadlineExceeded))
+	}
+	found := doctor.Examine(t.Context(), doctor.Config{}, []doctor.Part{{Checks: []doctor.Check{check}}})
+	if f := found.Findings[0]; f.Check != "warm" || !strings.HasSuffix(f.Text, ": no answer to initialize (it was not ready in 60 s): x") {
+		t.Errorf("found %+v", f)
 	}
 }
