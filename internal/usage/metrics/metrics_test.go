@@ -180,6 +180,15 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("no %s in the resource: %s", want, about)
 		}
 	}
+	// Nothing else is in it: no path, and no name of the user or the machine.
+	var keys []string
+	for _, a := range metrics.Resource.Attributes() {
+		keys = append(keys, string(a.Key))
+	}
+	if want := []string{"service.instance.id", "service.name", "service.version", "team",
+		"telemetry.sdk.language", "telemetry.sdk.name", "telemetry.sdk.version"}; !slices.Equal(keys, want) {
+		t.Errorf("the resource has the attributes %q, want %q", keys, want)
+	}
 	got := make(map[string]point)
 	for _, m := range metrics.ScopeMetrics[0].Metrics {
 		switch h := m.Data.(type) {
