@@ -18,8 +18,6 @@ type agentKind struct {
 	title string // in the editors' views
 	// closed is set if the agent runs in a network namespace only.
 	closed bool
-	// install prepares the user's home and environment.
-	install func(w *world)
 	// ready is on the screen when the agent reads its keyboard.
 	ready string
 	// connected is on the screen when the agent knows the selected text of one line, in
@@ -47,7 +45,7 @@ type agentKind struct {
 
 var agentKinds = []agentKind{
 	{
-		name: "gemini", title: "Gemini CLI", install: func(*world) {},
+		name: "gemini", title: "Gemini CLI",
 		ready: ready, connected: "2 open files",
 		received: func(t *testing.T, r fakemodel.Request, path, selected string) {
 			got := toJSON(t, editorContext(t, r.Text))
@@ -59,12 +57,6 @@ var agentKinds = []agentKind{
 	},
 	{
 		name: "claude", title: "Claude Code", closed: true,
-		install: func(w *world) {
-			bin, env := w.installClaude()
-			w.env = append(w.env, env...)
-			w.addPath(filepath.Dir(bin))
-			w.writeHome(".claude/settings.json", `{"permissions": {"defaultMode": "default"}}`)
-		},
 		// "manual mode on": a narrow window has no room for more, and Vim may lose the "n".
 		ready: "manual mode o", connected: "1 line selected",
 		received: func(t *testing.T, r fakemodel.Request, path, selected string) {
@@ -77,11 +69,6 @@ var agentKinds = []agentKind{
 	},
 	{
 		name: "copilot", title: "Copilot CLI", closed: true, readOnly: true, anyOrder: true,
-		install: func(w *world) {
-			w.addPath(filepath.Dir(copilotCommand(w.t)))
-			w.installCopilot()
-			w.env = append(w.env, w.copilotEnv()...)
-		},
 		ready: copilotReady, connected: "@a.t", // cut in a narrow window
 		received: func(t *testing.T, r fakemodel.Request, path, selected string) {
 			if !strings.Contains(r.Text, "File: "+filepath.Base(path)+" (line 1)\n```\n"+selected+"\n```") {
@@ -96,11 +83,6 @@ var agentKinds = []agentKind{
 	},
 	{
 		name: "qwen", title: "Qwen Code", closed: true,
-		install: func(w *world) {
-			bin, env := w.installQwen()
-			w.env = append(w.env, env...)
-			w.addPath(filepath.Dir(bin[0]))
-		},
 		ready: ready,
 		received: func(t *testing.T, r fakemodel.Request, path, selected string) {
 			if !strings.Contains(r.Text, "Path: "+path+"\n") || !strings.Contains(r.Text, "Selected text:\n```\n"+selected+"\n```") {
@@ -109,6 +91,20 @@ var agentKinds = []agentKind{
 		},
 		read: "read_file", write: writeFile("write_file"), asks: asks, yes: []string{"1"},
 	},
+}
+
+// install prepares the user's home and environment. A world is prepared for Gemini CLI.
+func (a agentKind) install(w *world) {
+	w.t.Helper()
+	if a.name == "gemini" {
+		return
+	}
+	bin, env := w.configure(a.name)
+	w.env = append(w.env, env...)
+	w.addPath(filepath.Dir(bin))
+	if a.name == "claude" {
+		w.writeHome(".claude/settings.json", `{"permissions": {"defaultMode": "default"}}`)
+	}
 }
 
 // writeFile returns the calls of a tool that takes a file's path and its text.

@@ -17,15 +17,11 @@ import (
 func (w *world) askable() []string {
 	w.t.Helper()
 	dir := systest.Dir(w.t)
-	codex, codexEnv := w.installCodex()
-	claude, claudeEnv := w.installClaude()
-	opencode, opencodeEnv := w.installOpencode()
-	qwen, qwenEnv := w.installQwen()
-	env := slices.Concat(w.env, codexEnv, claudeEnv, opencodeEnv, qwenEnv, w.copilotEnv())
-	for name, bin := range map[string]string{
-		"gemini": geminiCLI(w.t), "codex": codex, "claude": claude, "opencode": opencode, "qwen": qwen[0], "copilot": copilotCommand(w.t),
-	} {
-		systest.Link(w.t, bin, filepath.Join(dir, name))
+	env := slices.Clone(w.env)
+	for _, a := range askers {
+		bin, own := w.configure(a.command)
+		env = append(env, own...)
+		systest.Link(w.t, bin, filepath.Join(dir, a.command))
 	}
 	return append(env, "GEMINI_MIN_INVOCATION_GAP_MS=0", "GEMINI_WARM_WAIT_MS=120000", "PATH="+dir+":"+os.Getenv("PATH"))
 }

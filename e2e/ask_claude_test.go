@@ -19,7 +19,7 @@ import (
 // askClaude opens a runner of Claude Code with more variables.
 func (w *world) askClaude(more ...string) *questioner {
 	w.t.Helper()
-	bin, env := w.installClaude()
+	bin, env := w.configure("claude")
 	return w.questioner(claude.Agent(), bin, append(env, more...), agent.Options{Warm: agent.Limits{WaitTimeout: stepTimeout}})
 }
 

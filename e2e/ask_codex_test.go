@@ -22,7 +22,7 @@ import (
 func askCodex(t *testing.T, script fakemodel.Script) *questioner {
 	t.Helper()
 	w := newWorld(t, script)
-	bin, env := w.installCodex()
+	bin, env := w.configure("codex")
 	w.replaceHome(".codex/config.toml", `model = "scripted"`, `model = "gpt-5.5"`)
 	return w.questioner(codex.Agent(), bin, env, agent.Options{Wall: agent.Wall{Mode: agent.WallAuto, Launcher: polluxBinary}})
 }

@@ -13,7 +13,6 @@ import (
 
 // The bridge asks Copilot CLI.
 func TestAskCopilot(t *testing.T) {
-	copilotCommand(t)
 	if !isolated(t) {
 		return
 	}
@@ -30,7 +29,8 @@ func TestAskCopilot(t *testing.T) {
 		return fakemodel.Part{Call: "view", Args: map[string]any{"path": filepath.Join(project, "hello.txt")}}
 	}
 	var w *world
-	w = newCopilotWorld(t, func(r fakemodel.Request) fakemodel.Reply { return w.acpScript(writes, read)(r) })
+	w = newWorld(t, func(r fakemodel.Request) fakemodel.Reply { return w.acpScript(writes, read)(r) })
+	bin, env := w.configure("copilot")
 	pwned := func(name string) string { return filepath.Join(w.project, "PWNED_"+name) }
 	for i, name := range []string{".copilot/settings.json", ".github/settings.json"} {
 		path := pwned(fmt.Sprint("hook", i))
@@ -46,7 +46,7 @@ func TestAskCopilot(t *testing.T) {
 	w.file(".github/extensions/evil/extension.mjs", fmt.Sprintf("import fs from 'fs'\nfs.writeFileSync(%q, 'x')\n", pwned("extension")))
 
 	a := acpAgent{
-		row: copilot.Agent(), command: copilotCommand(t), env: w.copilotEnv(), other: "claude-haiku-4.5", writes: writes, read: read, reading: "view",
+		row: copilot.Agent(), command: bin, env: env, other: "claude-haiku-4.5", writes: writes, read: read, reading: "view",
 		unrestricted: func(c agent.Command) agent.Command {
 			c.Args = []string{"--acp", "--allow-all-tools"}
 			return c

@@ -32,7 +32,7 @@ func TestAskOpencode(t *testing.T) {
 	}
 	var w *world
 	w = newWorld(t, func(r fakemodel.Request) fakemodel.Reply { return w.acpScript(writes, read)(r) })
-	bin, env := w.installOpencode()
+	bin, env := w.configure("opencode")
 	config := filepath.Join(".config", "opencode", "opencode.json")
 	lax := `"permission": {"edit": "allow", "bash": "allow"}, "agent": {"build": {"permission": {"edit": "allow", "bash": "allow"}},
 		"mine": {"mode": "primary", "permission": {"edit": "allow", "bash": "allow"}}}`

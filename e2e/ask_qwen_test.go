@@ -33,7 +33,7 @@ func TestAskQwen(t *testing.T) {
 	}
 	var w *world
 	w = newWorld(t, func(r fakemodel.Request) fakemodel.Reply { return w.acpScript(writes, read)(r) })
-	argv, env := w.installQwen()
+	bin, env := w.configure("qwen")
 	w.replaceHome(".qwen/settings.json", `"default"`, `"yolo"`)
 	w.writeHome(".qwen/trustedFolders.json", fmt.Sprintf(`{%q: "TRUST_FOLDER"}`, w.project))
 	pwned := func(name string) string { return filepath.Join(w.project, "PWNED_"+name) }
@@ -48,7 +48,7 @@ func TestAskQwen(t *testing.T) {
 
 	a := acpAgent{
 		lock: ".qwen/extension-store/lock.lock",
-		row:  qwen.Agent(), command: argv[0], env: env, none: "none", writes: writes, read: read, reading: "read_file",
+		row:  qwen.Agent(), command: bin, env: env, none: "none", writes: writes, read: read, reading: "read_file",
 		unrestricted: func(c agent.Command) agent.Command {
 			c.Args = []string{"--acp", "--approval-mode=yolo"}
 			c.Env = slices.DeleteFunc(slices.Clone(c.Env), func(kv string) bool {

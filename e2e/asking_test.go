@@ -98,7 +98,7 @@ func TestFirstChangeIsAsked(t *testing.T) {
 				if own {
 					argv = append(argv, "--own-mode")
 				}
-				bin, env := agent.install(w)
+				bin, env := agent.configure(w)
 				w.addPath(filepath.Dir(bin[0]))
 				if first.chosen[0] != "" {
 					w.replaceHome(first.chosen[0], first.chosen[1], "")

@@ -118,15 +118,8 @@ func (w *world) claude(env []string, args ...string) screen {
 // claudeIn starts Claude Code in a permission mode.
 func (w *world) claudeIn(mode string, env []string, args ...string) screen {
 	w.t.Helper()
-	bin, own := w.installClaude()
+	bin, own := w.configure("claude")
 	return w.screen(append(env, own...), append([]string{bin, "--permission-mode", mode}, args...)...)
-}
-
-// installClaude writes Claude Code's settings. It returns the command, and the
-// variables that lead it to the model.
-func (w *world) installClaude() (bin string, env []string) {
-	w.t.Helper()
-	return w.configure("claude")
 }
 
 // claudeEdits is a model that reads a file and then calls a tool on it.
@@ -163,7 +156,7 @@ func TestClaude(t *testing.T) {
 	})
 	t.Run("demo", func(t *testing.T) {
 		w := newClaudeWorld(t, nil)
-		bin, _ := w.installClaude()
+		bin, _ := w.configure("claude")
 		path := "PATH=" + filepath.Dir(bin) + string(os.PathListSeparator) + os.Getenv("PATH")
 		cli := w.screen([]string{path}, polluxBinary, "demo", "--agent", "claude", "--no-browser")
 		cli.see("? for shortcuts")

@@ -16,14 +16,10 @@ import (
 	"pollux/internal/sys/systest"
 )
 
-// installCodex writes Codex CLI's settings. It returns the command, and the variable
-// with the model's key.
-func (w *world) installCodex() (bin string, env []string) { return w.configure("codex") }
-
 // codex starts Codex CLI.
 func (w *world) codex() screen {
 	w.t.Helper()
-	bin, env := w.installCodex()
+	bin, env := w.configure("codex")
 	w.t.Cleanup(w.endDaemon)
 	s := w.screen(env, bin)
 	s.see("scripted default")
@@ -71,7 +67,7 @@ func (e *plugin) open(t *testing.T, paths ...string) {
 
 func newCodexWorld(t *testing.T) *world {
 	w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say(after) })
-	w.installCodex() // the companion serves the socket only where somebody uses Codex CLI
+	w.configure("codex") // the companion serves the socket only where somebody uses Codex CLI
 	return w
 }
 

@@ -9,29 +9,6 @@ import (
 	"pollux/internal/fakemodel"
 )
 
-// copilotCommand returns the command. It skips the test if Copilot CLI is not installed.
-func copilotCommand(t *testing.T) string {
-	t.Helper()
-	return program(t, "copilot")
-}
-
-// newCopilotWorld makes a world in which the agent trusts the project.
-func newCopilotWorld(t *testing.T, script fakemodel.Script) *world {
-	t.Helper()
-	w := newWorld(t, script)
-	w.installCopilot()
-	return w
-}
-
-// installCopilot writes Copilot CLI's settings. It trusts the project.
-func (w *world) installCopilot() {
-	w.t.Helper()
-	w.configure("copilot")
-}
-
-// copilotEnv returns the variables that lead the agent to the model.
-func (w *world) copilotEnv() []string { return w.user().CopilotEnv() }
-
 // copilotReady appears on the screen when the agent reads its keyboard.
 const copilotReady = "/ commands"
 
@@ -73,13 +50,13 @@ func (w *world) copilotLocks() []string {
 
 // Copilot CLI, the real one, and a scripted editor.
 func TestCopilot(t *testing.T) {
-	copilotCommand(t)
 	if !isolated(t) {
 		return
 	}
 	t.Run("session", copilotSession)
 	t.Run("lock", func(t *testing.T) {
-		w := newCopilotWorld(t, nil)
+		w := newWorld(t, nil)
+		w.configure("copilot")
 		w.wantLock(w.copilotLocks)
 	})
 }
@@ -106,7 +83,7 @@ func copilotSession(t *testing.T) {
 		names = append(names, test.name)
 	}
 	var w *world
-	w = newCopilotWorld(t, func(r fakemodel.Request) fakemodel.Reply {
+	w = newWorld(t, func(r fakemodel.Request) fakemodel.Reply {
 		switch {
 		case !strings.Contains(r.Prompt, "which problems"):
 			return w.copilotChanges(map[string][]string{"bytes": names})(r)
@@ -115,12 +92,13 @@ func copilotSession(t *testing.T) {
 		}
 		return fakemodel.Say("There is one problem.")
 	})
+	bin, env := w.configure("copilot")
 	path := w.file("a.txt", "alpha\nbeta\ngamma\n")
 	config := filepath.Join(".copilot", "config.json")
 	w.replaceHome(config, `"trustedFolders":`, `"others":`)
 	e := w.edit(func(p *editor.InitializeParams) { p.Diff = false })
 	waitFor(t, "the lock", func() bool { return len(w.copilotLocks()) > 0 })
-	cli := w.screen(w.copilotEnv(), copilotCommand(t))
+	cli := w.screen(env, bin)
 	// proposed asks an agent for a change, and returns it.
 	proposed := func(cli screen, name string) editor.Diff {
 		t.Helper()
@@ -176,7 +154,7 @@ func copilotSession(t *testing.T) {
 		cli.see(changedFile("again.txt"))
 		w.wantFile(path, "BETA\n")
 	})
-	(&patient{world: w, editor: e, dir: w.project, bin: filepath.Dir(copilotCommand(t))}).wantOf("copilot")
+	(&patient{world: w, editor: e, dir: w.project, bin: filepath.Dir(bin)}).wantOf("copilot")
 	e.mu.Lock()
 	e.report = func(editor.DiagnosticsParams) editor.DiagnosticsResult {
 		start, end := editor.Cursor{Line: 1, Character: 1}, editor.Cursor{Line: 1, Character: 6}

@@ -41,7 +41,7 @@ func TestDoctorAgents(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				var w *world
 				w = newClaudeWorld(t, writes("opencode", &w))
-				bin, own := w.installOpencode()
+				bin, own := w.configure("opencode")
 				if !tt.chose {
 					w.replaceHome(".config/opencode/opencode.json", `"permission":{"bash":"ask","edit":"ask"},`, "")
 				}
@@ -72,7 +72,7 @@ func TestDoctorAgents(t *testing.T) {
 		examine := func(t *testing.T) (*patient, func(want ...string), func() screen) {
 			var w *world
 			w = newWorld(t, writes("codex", &w))
-			bin, own := w.installCodex()
+			bin, own := w.configure("codex")
 			p := &patient{world: w, dir: w.project, bin: filepath.Dir(bin)}
 			p.editor = p.edit(nil)
 			waitExists(t, p.codexSocket())
@@ -144,8 +144,8 @@ func TestDoctorAgents(t *testing.T) {
 			}},
 		} {
 			t.Run(name, func(t *testing.T) {
-				w := newCopilotWorld(t, says)
-				bin := copilotCommand(t)
+				w := newWorld(t, says)
+				bin, own := w.configure("copilot")
 				p := &patient{world: w, dir: w.project, bin: filepath.Dir(bin)}
 				p.editor = p.edit(func(i *editor.InitializeParams) {
 					if tt.root != nil {
@@ -160,7 +160,7 @@ func TestDoctorAgents(t *testing.T) {
 				if !askedOf(name) {
 					return
 				}
-				cli := p.screen(append(slices.Clone(p.env), w.copilotEnv()...), bin)
+				cli := p.screen(append(slices.Clone(p.env), own...), bin)
 				cli.see(copilotReady)
 				cli.ask("hello")
 				cli.see(after)

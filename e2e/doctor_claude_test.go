@@ -181,7 +181,7 @@ func TestDoctorClaude(t *testing.T) {
 			var path string
 			p := newClaudePatient(t, claudeEdits(&path, "Write", map[string]any{"content": "new\n"}))
 			path = p.file("a.txt", "old\n")
-			bin, own := p.installClaude()
+			bin, own := p.configure("claude")
 			p.bin = filepath.Dir(bin)
 			p.claudeSettings(manual, "")
 			if tt.make != nil {
@@ -256,7 +256,7 @@ func TestDoctorClaude(t *testing.T) {
 	// A user without Gemini CLI gets one line about it, unless they ask for more.
 	t.Run("without Gemini CLI", func(t *testing.T) {
 		p := newClaudePatient(t, nil)
-		bin, _ := p.installClaude()
+		bin, _ := p.configure("claude")
 		p.bin = filepath.Dir(bin)
 		p.claudeSettings(manual, "")
 		if err := os.RemoveAll(filepath.Join(p.home, ".gemini")); err != nil {
@@ -283,7 +283,7 @@ func TestDoctorClaude(t *testing.T) {
 	// a lock from the future the place of the wait.
 	t.Run("late", func(t *testing.T) {
 		p := newClaudePatient(t, nil)
-		bin, own := p.installClaude()
+		bin, own := p.configure("claude")
 		p.bin = filepath.Dir(bin)
 		p.claudeSettings(manual, `"hasIdeAutoConnectDialogBeenShown": true`)
 		p.set(auto)

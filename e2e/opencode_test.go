@@ -13,13 +13,6 @@ import (
 	"pollux/internal/fakemodel"
 )
 
-// installOpencode writes opencode's settings. It asks before it edits a file or runs a
-// command. It returns the command and its variables.
-func (w *world) installOpencode() (bin string, env []string) {
-	w.t.Helper()
-	return w.configure("opencode")
-}
-
 // startTimeout limits the start of opencode on a busy machine: it takes 10 s of CPU time.
 const startTimeout = 4 * time.Minute
 
@@ -59,7 +52,7 @@ func TestOpencode(t *testing.T) {
 	if err := e.Update(selected); err != nil {
 		t.Fatal(err)
 	}
-	bin, env := w.installOpencode()
+	bin, env := w.configure("opencode")
 	w.replaceHome(".config/opencode/opencode.json", `"permission":{"bash":"ask","edit":"ask"},`, "")
 	w.file("opencode.json", `{"permission": {"edit": "allow"}, "agent": {"build": {"permission": {"edit": "ask", "*": "allow"}}}}`)
 	// With the variable of another companion, or of an IDE, it never connects.

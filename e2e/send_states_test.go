@@ -32,7 +32,7 @@ type asker struct {
 	command, title, release string
 	dialect                 string // the package below internal/ide
 	find                    inputline.Finder
-	install                 func(w *world) (argv, env []string)
+	install                 func(w *world) (argv, env []string) // nil if [world.configure] is enough
 	// What the model calls: a command, a question, and a change to the file $PATH.
 	shellCall, askCall, editCall fakemodel.Part
 	review                       bool     // Pollux shows its changes
@@ -74,7 +74,6 @@ var askers = []asker{
 	},
 	{
 		command: "qwen", title: "Qwen Code", release: qwenVersion, dialect: "geminiide", find: geminiide.InputLine,
-		install:    (*world).installQwen,
 		shellCall:  fakemodel.Part{Call: "run_shell_command", Args: args("command", "touch made", "description", "x", "is_background", false)},
 		permission: "Yes, allow once",
 		askCall:    fakemodel.Part{Call: "ask_user_question", Args: choices},
@@ -86,7 +85,7 @@ var askers = []asker{
 	{
 		command: "claude", title: "Claude Code", release: claudeVersion, dialect: "claudeide", find: claudeide.ClaudeInputLine,
 		install: func(w *world) (argv, env []string) {
-			bin, env := w.installClaude()
+			bin, env := w.configure("claude")
 			return []string{bin, "--permission-mode", "default"}, env
 		},
 		shellCall:  fakemodel.Part{Call: "Bash", Args: args("command", "touch made", "description", "x")},
@@ -99,10 +98,6 @@ var askers = []asker{
 	},
 	{
 		command: "copilot", title: "Copilot CLI", release: copilotVersion, dialect: "copilotide", find: copilotide.InputLine,
-		install: func(w *world) (argv, env []string) {
-			w.installCopilot()
-			return []string{copilotCommand(w.t)}, w.copilotEnv()
-		},
 		shellCall:  fakemodel.Part{Call: "bash", Args: args("command", "touch made", "description", "x")},
 		permission: "Do you want to run",
 		askCall: fakemodel.Part{Call: "ask_user", Args: args("message", "Which colour?", "requestedSchema", args("type", "object",
@@ -114,7 +109,7 @@ var askers = []asker{
 	{
 		command: "codex", title: "Codex CLI", release: codexVersion, dialect: "codexide", find: codexide.InputLine,
 		install: func(w *world) (argv, env []string) {
-			bin, env := w.installCodex()
+			bin, env := w.configure("codex")
 			w.t.Cleanup(w.endDaemon)
 			return []string{bin}, env
 		},
@@ -128,10 +123,6 @@ var askers = []asker{
 	},
 	{
 		command: "opencode", title: "opencode", release: opencodeVersion, dialect: "opencode", find: opencode.InputLine,
-		install: func(w *world) (argv, env []string) {
-			bin, env := w.installOpencode()
-			return []string{bin}, env
-		},
 		shellCall:  fakemodel.Part{Call: "bash", Args: args("command", "touch made", "description", "x")},
 		permission: "Permission required",
 		askCall:    fakemodel.Part{Call: "question", Args: choices},
@@ -157,10 +148,13 @@ func callFor(part fakemodel.Part, path string) fakemodel.Reply {
 	return fakemodel.Reply{Parts: []fakemodel.Part{part}}
 }
 
-// installQwen writes Qwen Code's settings. It asks before it edits a file.
-func (w *world) installQwen() (argv, env []string) {
+// configure writes the agent's settings. It returns the command, and the variables that it needs.
+func (a asker) configure(w *world) (argv, env []string) {
 	w.t.Helper()
-	bin, env := w.configure("qwen")
+	if a.install != nil {
+		return a.install(w)
+	}
+	bin, env := w.configure(a.command)
 	return []string{bin}, env
 }
 
@@ -355,7 +349,7 @@ func (a asker) interview(w *world, columns, lines int) (*interview, *plugin) {
 	w.file("a.txt", "alpha\nbeta\ngamma\n")
 	w.file("b.txt", "b\n")
 	w.useClaude()
-	argv, env := a.install(w)
+	argv, env := a.configure(w)
 	if strings.Contains(w.t.Name(), "TestSendAtStart") {
 		w.replaceHome(a.trusts, a.trust, a.distrust)
 	}

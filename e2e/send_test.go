@@ -18,7 +18,7 @@ func seen(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("Seen.") }
 // withClaude puts Claude Code on the PATH.
 func (w *world) withClaude() {
 	w.t.Helper()
-	bin, env := w.installClaude()
+	bin, env := w.configure("claude")
 	w.env = append(w.env, env...)
 	dir := systest.Dir(w.t)
 	systest.Link(w.t, bin, filepath.Join(dir, "claude"))

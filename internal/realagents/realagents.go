@@ -122,7 +122,9 @@ trust_level = "trusted"
 		if err != nil {
 			return nil, err
 		}
-		return u.CopilotEnv(), u.write(".copilot/settings.json", `{"banner": "never"}`)
+		return []string{"COPILOT_AUTO_UPDATE=false", "COPILOT_OFFLINE=true", "COPILOT_PROVIDER_TYPE=anthropic",
+				"COPILOT_PROVIDER_BASE_URL=" + u.Model, "COPILOT_PROVIDER_API_KEY=none", "COPILOT_MODEL=claude-sonnet-4.5"},
+			u.write(".copilot/settings.json", `{"banner": "never"}`)
 	case "opencode": // it asks before it edits a file or runs a command
 		return []string{"OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_AUTOUPDATE=1"},
 			u.writeJSON(".config/opencode/opencode.json", map[string]any{
@@ -154,12 +156,6 @@ func (u User) linkCodex() error {
 	}
 	os.Remove(link) // of an earlier call
 	return os.Symlink(filepath.Dir(filepath.Dir(Program(u.Cache, "codex"))), link)
-}
-
-// CopilotEnv returns the variables that lead Copilot CLI to the model.
-func (u User) CopilotEnv() []string {
-	return []string{"COPILOT_AUTO_UPDATE=false", "COPILOT_OFFLINE=true", "COPILOT_PROVIDER_TYPE=anthropic",
-		"COPILOT_PROVIDER_BASE_URL=" + u.Model, "COPILOT_PROVIDER_API_KEY=none", "COPILOT_MODEL=claude-sonnet-4.5"}
 }
 
 // unpacked is set when Copilot CLI has unpacked itself.
