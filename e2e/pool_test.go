@@ -354,38 +354,6 @@ func TestPoolServesManyBridges(t *testing.T) {
 	w.bridge().call("query", map[string]any{"prompt": "one more"}).want(t, false, "one more")
 }
 
-// `pollux pool stop` during a call: the call gets its answer from the pool, and the next
-// one from another.
-func TestPoolStopsAfterItsCalls(t *testing.T) {
-	g := newGate()
-	w := newFakeWorld(t, g.script)
-	w.usePool()
-	c := w.bridge("GEMINI_MAX_CONCURRENT=3")
-	answer := c.ask("please wait")
-	w.asked("please wait", 1)
-	p := w.onlyPool()
-	stopped := make(chan string, 1)
-	go func() { stopped <- w.pollux("pool", "stop") }()
-	waitFor(t, "the end of its socket", func() bool { _, err := os.Stat(p.Socket); return err != nil })
-	c.call("query", map[string]any{"prompt": "another", "timeout": 60000}).want(t, false, "another")
-	if after := w.onlyPool(); after.PID == p.PID {
-		t.Errorf("the pool's state is %+v", after)
-	}
-	select {
-	case text := <-stopped:
-		t.Errorf("it did not wait for the call: %s", text)
-	default:
-	}
-	close(g.open)
-	next(t, "answer", answer).want(t, false, "please wait")
-	if text := next(t, "end of the pool", stopped); !strings.Contains(text, fmt.Sprint(p.PID)) {
-		t.Errorf("it printed %q", text)
-	}
-	if n := w.timesAsked("please wait"); n != 1 {
-		t.Errorf("the model was asked %d times", n)
-	}
-}
-
 // With --now, a call in progress is asked again with a new pool.
 func TestPoolStopsNow(t *testing.T) {
 	g := newGate()
@@ -398,36 +366,4 @@ func TestPoolStopsNow(t *testing.T) {
 	w.asked("please wait", 2)
 	close(g.open)
 	next(t, "answer", answer).want(t, false, "please wait")
-}
-
-// The first call of a client starts Gemini CLI, also if it asks nothing. The question that
-// follows uses that process. tools/list starts nothing, and a call starts nothing if
-// there is no CLI.
-func TestFirstCallStartsTheCLI(t *testing.T) {
-	w := newFakeWorld(t, says)
-	w.usePool()
-	none := w.bridge("GEMINI_CLI_PATH=/none/gemini")
-	none.call("ping", nil).want(t, true, "Gemini CLI is not installed")
-	none.leave()
-	c := w.bridge()
-	if _, err := c.ListTools(w.context(), nil); err != nil {
-		t.Fatal(err)
-	}
-	if p := w.pools(); len(p) > 0 {
-		t.Fatalf("pools: %+v", p)
-	}
-	c.call("ping", nil).want(t, false, current)
-	waitFor(t, "a process with a session", func() bool {
-		all := w.pools()
-		return len(all) == 1 && len(all[0].Workers) == 1 && all[0].Workers[0].Sessions == 1
-	})
-	started := w.onlyPool().Workers[0]
-	if started.Dir != w.project {
-		t.Errorf("it starts in %s", started.Dir)
-	}
-	o := c.call("query", map[string]any{"prompt": "the question"})
-	o.want(t, false, "the question")
-	if all := w.onlyPool().Workers; len(all) != 1 || all[0].PID != started.PID || o.Meta["runner"] != agent.Warmed {
-		t.Errorf("the processes are %+v, and _meta is %v", all, o.Meta)
-	}
 }
