@@ -94,30 +94,3 @@ again It says: good morning
 		t.Errorf("%v\n%s\nwant\n%s", err, out, want)
 	}
 }
-
-// The command line of the MCP inspector, which validates results too.
-func TestBridgeInspector(t *testing.T) {
-	node := installed(t, "node", "node_modules", "node-linux-"+nodeArch(), "bin", "node")
-	inspector := installed(t, "inspector", "node_modules", ".bin", "mcp-inspector")
-	w := newFakeWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("It says: good morning") })
-	w.file("hello.txt", "good morning")
-	for _, test := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"--method", "tools/list"}, `"fetch-chunk"`},
-		{[]string{"--method", "tools/call", "--tool-name", "change", "--tool-arg", "prompt=what does hello.txt say?"}, `"edits": []`},
-	} {
-		args := []string{inspector, "--cli", polluxBinary, "bridge"}
-		for _, kv := range w.bridgeEnv() {
-			if !strings.HasSuffix(kv, "=") {
-				args = append(args, "-e", kv)
-			}
-		}
-		cmd := exec.CommandContext(w.context(), node, append(args, test.args...)...)
-		cmd.Env, cmd.Dir = append(w.bridgeEnv(), "PATH="+filepath.Dir(node)+":/usr/bin:/bin"), w.project
-		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), test.want) {
-			t.Errorf("%q: %v\n%s", test.args, err, out)
-		}
-	}
-}

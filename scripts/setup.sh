@@ -91,7 +91,6 @@ fi
 also gemini-0.20.2 @google/gemini-cli@0.20.2
 also mcp-sdk @modelcontextprotocol/sdk@1.32.2
 also conformance @modelcontextprotocol/conformance@0.1.16
-also inspector @modelcontextprotocol/inspector@2.12.0
 also stylua @johnnymorganz/stylua@2.5.2
 unpack lint vim-ale elpa-flycheck elpa-dash
 unpack emacs-terminals elpa-vterm emacs-libvterm elpa-compat

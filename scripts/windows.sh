@@ -176,7 +176,7 @@ if [ "${1:-}" = bridge ]; then
 	shift
 	product
 	cd e2e
-	gotest -run '^TestBridge' -skip '^TestBridgeInspector$' -timeout 60m "$@" .
+	gotest -run '^TestBridge' -timeout 60m "$@" .
 	exit
 fi
 all=1
