@@ -157,13 +157,7 @@ func TestAskClaude(t *testing.T) {
 		}
 		a.fails(agent.Request{Prompt: "refuse it"}, agent.BadRequest, "odd request")
 		a.fails(agent.Request{Prompt: "key"}, agent.Auth, "run `claude` and type /login")
-		n := 0
-		for _, r := range w.model.Requests() {
-			if strings.Contains(r.Prompt, "key") {
-				n++
-			}
-		}
-		if n > 1 {
+		if n := w.timesAsked("key"); n > 1 {
 			t.Errorf("a refused key is tried %d times", n)
 		}
 		out := w.askClaude("ANTHROPIC_API_KEY=")

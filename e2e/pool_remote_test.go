@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,7 +10,6 @@ import (
 	"testing"
 
 	"pollux/internal/agent"
-	"pollux/internal/agent/shared"
 	"pollux/internal/fakemodel"
 	"pollux/internal/sys/systest"
 )
@@ -77,22 +75,12 @@ func (f farPool) bridge(env []string, flags ...string) *bridgeClient {
 // end ends a bridge, and then the pool. Their processes must end too.
 func (f farPool) end(c *bridgeClient) {
 	f.t.Helper()
-	pids := append(children(f.t, c.cmd.Process.Pid), children(f.t, f.pool().PID)...)
+	pids := append(children(f.t, c.cmd.Process.Pid), children(f.t, f.onlyPool().PID)...)
 	c.leave()
 	f.pollux("pool", "stop")
 	for _, pid := range pids {
 		waitEnded(f.t, pid)
 	}
-}
-
-// pool returns the state of the only pool there.
-func (f farPool) pool() shared.Status {
-	f.t.Helper()
-	var all []shared.Status
-	if err := json.Unmarshal([]byte(f.pollux("pool", "status", "--json")), &all); err != nil || len(all) != 1 {
-		f.t.Fatalf("pools: %+v, %v", all, err)
-	}
-	return all[0]
 }
 
 // renames is a model that renames a function with the CLI's tools.
@@ -162,7 +150,7 @@ func TestPoolSSHLost(t *testing.T) {
 		"ssh": func(f farPool, c *bridgeClient) {
 			kill(children(f.t, c.cmd.Process.Pid)[0])
 		},
-		"pool": func(f farPool, _ *bridgeClient) { kill(f.pool().PID) },
+		"pool": func(f farPool, _ *bridgeClient) { kill(f.onlyPool().PID) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			again := make(chan struct{})
@@ -173,22 +161,11 @@ func TestPoolSSHLost(t *testing.T) {
 			c := f.bridge([]string{f.ssh()}, "--ssh", "far", "--map", f.here+"="+f.project)
 			answer := make(chan outcome, 1)
 			go func() { answer <- c.call("query", map[string]any{"prompt": "wait"}) }()
-			asked := func(n int) func() bool {
-				return func() bool {
-					count := 0
-					for _, r := range f.model.Requests() {
-						if strings.Contains(r.Prompt, "wait") {
-							count++
-						}
-					}
-					return count >= n
-				}
-			}
-			waitFor(t, "the prompt", asked(1))
+			f.asked("wait", 1)
 			end(f, c)
-			waitFor(t, "the prompt once more", asked(2))
+			f.asked("wait", 2)
 			waitFor(t, "the end of the first call", func() bool {
-				sessions := f.pool().Sessions
+				sessions := f.onlyPool().Sessions
 				return len(sessions) == 1 && sessions[0].Requests == 1
 			})
 			close(again)
@@ -220,7 +197,7 @@ func TestPoolContainer(t *testing.T) {
 	f.file("greet.py", "def greet():\n    pass\n")
 	pool := f.run(f.project, nil, polluxBinary, "pool")
 	pool.expect("the pool listens on " + filepath.Join(f.tmp(), "pollux", "pool-"))
-	socket := f.pool().Socket
+	socket := f.onlyPool().Socket
 	root := filepath.Join(f.home, "root")
 	systest.MakeDir(t, root)
 	script := fmt.Sprintf(`R=%s
@@ -238,7 +215,7 @@ func TestPoolContainer(t *testing.T) {
 	cmd := exec.Command("unshare", "-n", "-m", "-p", "--fork", "--kill-child", "sh", "-ec", script)
 	c := f.connect(cmd)
 	c.call("query", map[string]any{"prompt": "what does hello.txt say?", "workingDirectory": "/workspaces/app"}).want(t, false, "good morning")
-	if all := f.pool().Workers; len(all) != 1 || all[0].Dir != f.project {
+	if all := f.onlyPool().Workers; len(all) != 1 || all[0].Dir != f.project {
 		t.Errorf("the processes are %+v", all)
 	}
 	if !testing.Short() { // the fake one has no tools
