@@ -115,12 +115,12 @@ var securityTests = map[string]string{
 // pageTests names tests of other pages. A name may end in the name of a subtest.
 var pageTests = map[string]string{
 	"docs/CLAUDE-CODE.md": `
-		TestBeforeWrite TestClaude/session TestClaude/lock
+		TestBeforeWrite TestClaude/session
 		TestClaudeDiagnostics TestClaudeEnv TestClaudeModes
 		TestClaudeTraps/another_user TestClaudeTraps/no_view TestContext TestDiagnosticsTimeout
 		TestDiagnostics TestEditorDiagnostics/emacs_with_Flycheck
 		TestEditorDiagnostics/emacs_with_Flymake TestEditorDiagnostics/nvim
-		TestEditorDiagnostics/vim_with_ALE TestGetDiagnostics TestInSpelling TestLockFile
+		TestEditorDiagnostics/vim_with_ALE TestGetDiagnostics TestInSpelling TestLockFile TestLockFileDeleted
 		TestNewSelection TestOpenDiff TestOpencode TestFirstChangeIsAsked TestRival
 		TestSelectionAndLinks`,
 	"docs/CODEX.md": `
@@ -141,7 +141,7 @@ var pageTests = map[string]string{
 	"docs/CONFORMANCE.md": `
 		TestConformanceOfNeovim TestFaults`,
 	"docs/COPILOT.md": `
-		TestContext TestCopilot/session TestCopilot/lock TestCopilot/trust TestCopilot/no_view
+		TestContext TestCopilot/session TestCopilot/trust TestCopilot/no_view
 		TestHTTPGone TestEditorReadOnly TestKilled TestLockStays TestLock TestOtherTools TestPageReadOnly
 		TestPrune TestRefused TestReviewReadOnly TestTextRules`,
 	"docs/DOCTOR.md": `

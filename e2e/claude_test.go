@@ -150,10 +150,6 @@ func TestClaude(t *testing.T) {
 		return
 	}
 	t.Run("session", claudeSession)
-	t.Run("lock", func(t *testing.T) {
-		w := newClaudeWorld(t, nil)
-		w.wantLock(w.claudeLocks)
-	})
 	t.Run("demo", func(t *testing.T) {
 		w := newClaudeWorld(t, nil)
 		bin, _ := w.configure("claude")
@@ -171,26 +167,6 @@ func TestClaude(t *testing.T) {
 			t.Errorf("left behind: %v", left)
 		}
 	})
-}
-
-// wantLock checks that a companion has a lock, makes a removed one again, and removes it at its
-// end. locks lists the locks. Only the user can read them.
-func (w *world) wantLock(locks func() []string) {
-	w.t.Helper()
-	e := w.edit(nil)
-	waitFor(w.t, "the lock", func() bool { return len(locks()) == 1 })
-	lock := locks()[0]
-	for path, mode := range map[string]os.FileMode{lock: 0o600, filepath.Dir(lock): 0o700} {
-		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != mode {
-			w.t.Errorf("%v, %v", info, err)
-		}
-	}
-	systest.Remove(w.t, lock)
-	waitFor(w.t, "the lock again", func() bool { return len(locks()) == 1 })
-	e.quit()
-	if left := locks(); len(left) > 0 {
-		w.t.Errorf("%v is still there", left)
-	}
 }
 
 // A running is a companion that `pollux status` lists.

@@ -54,11 +54,6 @@ func TestCopilot(t *testing.T) {
 		return
 	}
 	t.Run("session", copilotSession)
-	t.Run("lock", func(t *testing.T) {
-		w := newWorld(t, nil)
-		w.configure("copilot")
-		w.wantLock(w.copilotLocks)
-	})
 }
 
 // copilotSession is one session of an agent, because its start takes longer than all of its

@@ -62,6 +62,9 @@ func TestLock(t *testing.T) {
 		t.Errorf("the name is %s", filepath.Base(l.Path))
 	}
 	s.Unpublish()
+	if left := Find(cfg.Dir); len(left) > 0 {
+		t.Errorf("after Unpublish: %v", left)
+	}
 	if err := s.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
