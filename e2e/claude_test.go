@@ -19,7 +19,6 @@ import (
 	"pollux/internal/editor"
 	"pollux/internal/fakemodel"
 	"pollux/internal/ide/claudeide"
-	"pollux/internal/ide/geminiide/client"
 	"pollux/internal/sys/systest"
 )
 
@@ -235,7 +234,7 @@ func claudeSession(t *testing.T) {
 	if testing.Short() { // the last ones
 		accepted = accepted[5:]
 	}
-	calls := map[string]fakemodel.Part{"a.txt": edit}
+	calls := make(map[string]fakemodel.Part)
 	for _, name := range []string{"terminal", "old", "theirs", "shared", "again", "both", "kept", "ends"} {
 		calls[name+".txt"] = write
 	}
@@ -301,16 +300,6 @@ func claudeSession(t *testing.T) {
 		cli.see(after)
 	})
 	e.usedBy(cli, "front.txt")
-	step(t, "accept", func(t *testing.T) {
-		d := proposed(cli, "a.txt")
-		if d.Original != "alpha\nbeta\ngamma\n" || d.Proposed != "alpha\nBETA\ngamma\n" || d.Agent != "Claude Code" {
-			t.Errorf("the diff is %+v", d)
-		}
-		e.accept(d, "alpha\nmine\ngamma\n")
-		cli.see(changedFile("a.txt"))
-		w.wantFile(path, "alpha\nmine\ngamma\n")
-		e.wantWritten(d)
-	})
 	step(t, "terminal", func(t *testing.T) {
 		path := w.file("terminal.txt", "alpha\n")
 		d := proposed(cli, "terminal.txt")
@@ -390,11 +379,7 @@ func claudeSession(t *testing.T) {
 	step(t, "two agents on one file", func(t *testing.T) {
 		path := w.file("shared.txt", "old\n")
 		first := proposed(cli, "shared.txt")
-		gemini, err := client.Dial(w.context(), e.info.Port, e.info.Token)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer gemini.Close()
+		gemini := e.dial()
 		if err := gemini.OpenDiff(w.context(), path, "gemini\n"); err != nil {
 			t.Fatal(err)
 		}
@@ -443,11 +428,7 @@ func claudeSession(t *testing.T) {
 		path := w.file("kept.txt", "old\n")
 		d := proposed(two, "kept.txt")
 		kill(two.PID)
-		for c := range e.events {
-			if c.ID == d.ID && c.State == editor.StateOrphaned {
-				break
-			}
-		}
+		e.waitState(d, editor.StateOrphaned)
 		if res, err := e.Save(w.context(), editor.DiffAccept{ID: d.ID, Content: "mine\n"}); err != nil {
 			t.Fatalf("%+v, %v", res, err)
 		}

@@ -12,7 +12,6 @@ import (
 
 	"pollux/internal/editor"
 	"pollux/internal/fakemodel"
-	"pollux/internal/ide/geminiide/client"
 	"pollux/internal/sys/systest"
 )
 
@@ -37,12 +36,9 @@ func TestGemini(t *testing.T) {
 	type proposal struct{ file, text string }
 	proposals := map[string]proposal{
 		"killed.txt":    {"", "two\n"},
-		"edits.txt":     {"", "one\ntwo\n"},
 		"stdio.txt":     {"", "one\ntwo\n"},
-		"rejected.txt":  {"", "two\n"},
 		"typed.txt":     {"", "one\ntwo\n"},
 		"json.txt":      {"", "one\ntwo\n"},
-		"yes.txt":       {"", "one\ntwo\n"},
 		"no.txt":        {"", "two\n"},
 		"latin1.py":     {"", "# cafe\nx = 2\n"},
 		"binary":        {"", "text\n"},
@@ -78,13 +74,6 @@ func TestGemini(t *testing.T) {
 		}
 		cli.expect(asks)
 		return d
-	}
-	// state waits until a diff is in a state.
-	state := func(e *plugin, d editor.Diff, want string) {
-		t.Helper()
-		for ch := (editor.DiffChange{}); ch.ID != d.ID || ch.State != want; {
-			ch = next(t, "diff/changed", e.events)
-		}
 	}
 	// message waits until the user reads about a file, and returns the text.
 	message := func(e *plugin, path string) (text string) {
@@ -141,7 +130,7 @@ func TestGemini(t *testing.T) {
 		theirs.ideStatus("Connected to Window Two")
 		w.file("killed.txt", "one\n")
 		orphan = proposed(theirs, other, "killed.txt")
-		killSession(t, theirs.cmd.Process.Pid) // what becomes of its change: below
+		systest.KillGroup(theirs.cmd.Process.Pid) // what becomes of its change: below
 	})
 	// The stdio transport, for a CLI that cannot reach the port. The environment and the
 	// discovery files name a port on which no program listens, so only the command is left.
@@ -165,29 +154,14 @@ func TestGemini(t *testing.T) {
 		w.wantFile(path, "one\nover stdio\n")
 	})
 
-	step(t, "accept with edits", func(t *testing.T) {
-		path := w.file("edits.txt", "one\n")
-		d := proposed(cli, e, "edits.txt")
-		if d.Path != path || d.Original != "one\n" || d.Proposed != "one\ntwo\n" || !d.Exists {
-			t.Errorf("diff/open said %+v", d)
-		}
-		e.accept(d, "one\nthree\n")
-		cli.expect(changedFile("edits.txt"))
-		w.wantFile(path, "one\nthree\n")
-	})
-	step(t, "reject", func(t *testing.T) {
-		path := w.file("rejected.txt", "one\n")
-		d := proposed(cli, e, "rejected.txt")
-		e.reject(d)
-		cli.expect("Request cancelled")
-		cli.expect(ready)
-		w.wantFile(path, "one\n")
-	})
 	// Trap 1: closeDiff returns JSON. With bare text the CLI would lose the edits
 	// that the user made before the yes in the terminal, and it would parse text
 	// that happens to be a JSON object with a content key.
+	// Trap 2: a diffRejected sent when the CLI closes a diff would turn the user's
+	// yes into a rejection. Trap 3: the CLI sends suppressNotification, which the
+	// specification does not mention.
 	for name, edited := range map[string]string{"typed.txt": "one\nmine\n", "json.txt": `{"content": "not this"}` + "\n"} {
-		step(t, "trap 1, "+name, func(t *testing.T) {
+		step(t, "traps 1 to 3, "+name, func(t *testing.T) {
 			path := w.file(name, "one\n")
 			d := proposed(cli, e, name)
 			e.leave(d.ID, edited) // typed a moment ago, not yet sent
@@ -199,19 +173,6 @@ func TestGemini(t *testing.T) {
 			w.wantFile(path, edited)
 		})
 	}
-	// Trap 2: a diffRejected sent when the CLI closes a diff would turn the user's
-	// yes into a rejection. Trap 3: the CLI sends suppressNotification, which the
-	// specification does not mention.
-	step(t, "trap 2 and 3", func(t *testing.T) {
-		path := w.file("yes.txt", "one\n")
-		proposed(cli, e, "yes.txt")
-		cli.keys("1")
-		cli.expect(changedFile("yes.txt"))
-		w.wantFile(path, "one\ntwo\n")
-		if diffs, err := e.Diffs(w.context()); err != nil || len(diffs) != 0 {
-			t.Errorf("still open: %v, %v", diffs, err)
-		}
-	})
 	step(t, "no in the terminal", func(t *testing.T) {
 		path := w.file("no.txt", "one\n")
 		d := proposed(cli, e, "no.txt")
@@ -290,7 +251,7 @@ func TestGemini(t *testing.T) {
 		cli.keys("\x03")
 		cli.expect("Request cancelled")
 		e.accept(d, "two, edited\n")
-		state(e, d, editor.StateAccepted)
+		e.waitState(d, editor.StateAccepted)
 		if c := e.closeOf(d.ID); c.Reason != editor.ReasonUnwritten {
 			t.Errorf("diff/close said %+v", c)
 		}
@@ -321,7 +282,7 @@ func TestGemini(t *testing.T) {
 	// Trap 8: when a CLI is killed, only its event stream ends. Pollux keeps the
 	// proposal and notifies the user, who can still save the text to the file.
 	step(t, "trap 8, killed", func(t *testing.T) {
-		state(other, orphan, editor.StateOrphaned)
+		other.waitState(orphan, editor.StateOrphaned)
 		if text := next(t, "message", other.texts); !strings.Contains(text, "kept") {
 			t.Errorf("the user read %q", text)
 		}
@@ -446,11 +407,7 @@ func TestTrap6EditorGoneAnswersTheCLI(t *testing.T) {
 			w := newWorld(t, silent)
 			path := w.file("f.txt", "one\n")
 			e := w.edit(nil)
-			c, err := client.Dial(w.context(), e.info.Port, e.info.Token)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close()
+			c := e.dial()
 			if err := c.OpenDiff(w.context(), path, "two\n"); err != nil {
 				t.Fatal(err)
 			}
@@ -461,15 +418,7 @@ func TestTrap6EditorGoneAnswersTheCLI(t *testing.T) {
 			default:
 				e.cmd.Process.Signal(signals[way])
 			}
-			for {
-				n, ok := <-c.Notifications
-				if !ok {
-					t.Fatalf("the stream ended without an answer: %v", c.Ended)
-				}
-				if n.Method == "ide/diffRejected" {
-					break
-				}
-			}
+			received(t, c, "a rejection", rejected)
 			w.wantFile(path, "one\n")
 			waitFor(t, "the end of the companion", func() bool { return len(w.left()) == 0 })
 			if out := w.pollux("journal"); !strings.Contains(out, "  "+filepath.Base(path)+"  ") {

@@ -247,11 +247,7 @@ func TestHelix(t *testing.T) {
 	path := w.file("it's $(touch x).txt", "one \U0001F600 two\nthree\n")
 	w.pollux("install", "helix", "--yes")
 	e := w.edit(func(p *editor.InitializeParams) { p.Diff = false })
-	c, err := client.Dial(w.context(), e.info.Port, e.info.Token)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
+	c := e.dial()
 	w.env = append(w.env, e.env()...)
 	s := w.bare("hx", path)
 	s.see("three")

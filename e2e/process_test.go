@@ -60,26 +60,6 @@ func kill(pid int) {
 	}
 }
 
-// killSession kills every process of the session that pid leads.
-func killSession(t *testing.T, pid int) {
-	t.Helper()
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range stats {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			continue
-		}
-		fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
-		if len(fields) > 3 && fields[3] == strconv.Itoa(pid) {
-			p, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-			kill(p)
-		}
-	}
-}
-
 // endCLIs kills the agents among the processes. An agent that has lost its terminal
 // exits a moment later and writes to its home, which the test is about to remove.
 func endCLIs(t *testing.T, pids []int) {

@@ -35,11 +35,7 @@ func (w *world) review(columns, lines int, env ...string) *seat {
 func (w *world) seat(editorShowsDiffs bool) *seat {
 	w.t.Helper()
 	e := w.edit(func(p *editor.InitializeParams) { p.Diff = editorShowsDiffs })
-	c, err := client.Dial(w.context(), e.info.Port, e.info.Token)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(c.Close)
+	c := e.dial()
 	w.env = append(w.env, e.env()...)
 	return &seat{screen{nil, w}, c}
 }

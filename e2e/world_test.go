@@ -423,6 +423,14 @@ func (e *plugin) closeOf(id string) editor.DiffClose {
 	}
 }
 
+// waitState waits until a diff is in a state.
+func (e *plugin) waitState(d editor.Diff, state string) {
+	e.t.Helper()
+	for c := (editor.DiffChange{}); c.ID != d.ID || c.State != state; {
+		c = next(e.t, "diff/changed", e.events)
+	}
+}
+
 // wantWritten waits until Pollux has found the text of an accepted change in the file. If a
 // busy agent writes it late, Pollux first says that it is not written.
 func (e *plugin) wantWritten(d editor.Diff) {
