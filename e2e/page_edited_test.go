@@ -40,13 +40,7 @@ func TestPageMarksYourEdits(t *testing.T) {
 		return `getComputedStyle(document.querySelector(".yours ` + selector + `")).backgroundColor`
 	}
 	s.page(isTrue(apart(".your-text") + " !== " + apart(".cm-changedText:not(.your-text *)")))
-	for _, colours := range []string{"light", "dark"} {
-		s.page(theme(colours))
-		bad, err := chromedp.Run(s.ctx, chromedp.Evaluate[[]string](contrasts))
-		if err != nil || len(bad) > 0 {
-			t.Errorf("%s: %v\n%s", colours, err, strings.Join(bad, "\n"))
-		}
-	}
+	s.wantContrast("your edits")
 	// The text on disk is not the user's.
 	s.page(chromedp.KeyEvent("n"), shows("#position", "hunk 2 of 2"), chromedp.KeyEvent("u"), shows("#position", "hunk 1 of 1"), marked(`["mine TWO!"]`))
 	s.page(chromedp.Click("#reset"), marked("[]"), unseen("#yours"))

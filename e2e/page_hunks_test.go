@@ -16,17 +16,7 @@ import (
 // A file of more than 70 kB was one red and green hunk. In pollux review, one with
 // more than a hundred changed lines was one too.
 func TestPageHunksOfBigFile(t *testing.T) {
-	d := change("big")
-	var before, after strings.Builder
-	for i := range 10_000 {
-		fmt.Fprintf(&before, "line %d of the file, with some words in it\n", i)
-		if i%20 == 7 {
-			fmt.Fprintf(&after, "line %d of the file, with other words in it\n", i)
-		} else {
-			fmt.Fprintf(&after, "line %d of the file, with some words in it\n", i)
-		}
-	}
-	d.Original, d.Proposed = before.String(), after.String()
+	d := manyHunks("big", 500)
 	if n := len(hunk.Between(d.Original, d.Proposed)); n != 500 {
 		t.Fatalf("%d hunks, want 500", n)
 	}

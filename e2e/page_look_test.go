@@ -51,6 +51,18 @@ func theme(name string) chromedp.Action[chromedp.Void] {
 	return chromedp.Evaluate[chromedp.Void](`(s => { s.value = ` + quote(name) + `; s.dispatchEvent(new Event("change")) })(document.querySelector("#theme"))`)
 }
 
+// wantContrast checks the contrast of all texts in both themes.
+func (s *stage) wantContrast(what string) {
+	s.t.Helper()
+	for _, colours := range []string{"dark", "light"} {
+		s.page(theme(colours))
+		bad, err := chromedp.Run(s.ctx, chromedp.Evaluate[[]string](contrasts))
+		if err != nil || len(bad) > 0 {
+			s.t.Errorf("%s, %s: %v\n%s", what, colours, err, strings.Join(bad, "\n"))
+		}
+	}
+}
+
 // In the light theme the buttons of the unified view were white on white.
 func TestPageContrast(t *testing.T) {
 	d := change("a")
@@ -61,31 +73,21 @@ func TestPageContrast(t *testing.T) {
 	orphan.State = editor.StateOrphaned
 	s := newStage(t, d, orphan)
 	s.page(shows("#path", "a.go"))
-	check := func(what string) {
-		t.Helper()
-		for _, colours := range []string{"light", "dark"} {
-			s.page(theme(colours))
-			bad, err := chromedp.Run(s.ctx, chromedp.Evaluate[[]string](contrasts))
-			if err != nil || len(bad) > 0 {
-				t.Errorf("%s, %s: %v\n%s", colours, what, err, strings.Join(bad, "\n"))
-			}
-		}
-	}
-	check("just appeared")
+	s.wantContrast("just appeared")
 	s.settle()
-	check("side by side")
+	s.wantContrast("side by side")
 	s.page(chromedp.KeyEvent("v"), shows(".cm-deletedChunk", "A comment."))
-	check("unified")
+	s.wantContrast("unified")
 	s.page(chromedp.KeyEvent("s"), shows("#kept", "Not decided yet"))
 	for _, level := range []string{"info", "warning", "error"} {
 		s.tell(editor.MethodMessage, editor.Message{Level: level, Text: "a message: " + level})
 		s.page(shows(".message."+level, "a message"))
 	}
-	check("kept, with messages")
+	s.wantContrast("kept, with messages")
 	s.page(edit, chromedp.KeyEvent("f", chromedp.KeyModifiers(kb.ModifierCtrl)), shows(".cm-search", "replace"), chromedp.KeyEvent("return"), shows(".cm-searchMatch", "return"))
-	check("search")
+	s.wantContrast("search")
 	s.page(chromedp.KeyEvent(kb.F1), shows("#keys[open]", "undo the hunk"))
-	check("keys")
+	s.wantContrast("keys")
 	s.page(chromedp.KeyEvent(kb.F1), gone("#keys[open]"), unsettled)
 	s.script(func(_, _ string) any {
 		return editor.DiffAcceptResult{Status: editor.StatusConflict, Message: "It has changed on disk.", Disk: "on disk\n", Version: "v2"}
@@ -93,14 +95,14 @@ func TestPageContrast(t *testing.T) {
 	s.settle()
 	s.ctrlEnter()
 	s.page(shows("#conflict-text", "has changed on disk"))
-	check("conflict")
+	s.wantContrast("conflict")
 	s.page(chromedp.Click(`//button[contains(., "b.txt")]`), shows("#path", "b.txt"), shows("#reject", "Discard"))
 	s.settle()
-	check("the agent is disconnected")
+	s.wantContrast("the agent is disconnected")
 	s.tell(editor.MethodDiffClose, editor.DiffClose{ID: "a", Reason: editor.ReasonClosed})
 	s.tell(editor.MethodDiffClose, editor.DiffClose{ID: "b", Reason: editor.ReasonClosed})
 	s.page(shows("#none", "No pending changes"))
-	check("empty")
+	s.wantContrast("empty")
 }
 
 // The theme that the user chose stays after a reload.
@@ -236,57 +238,5 @@ func TestPageLanguages(t *testing.T) {
 		} else {
 			s.page(shows(".cm-merge-b .tok-keyword", c.keyword))
 		}
-	}
-}
-
-// Pictures of the page, to look at.
-func TestPagePictures(t *testing.T) {
-	if *screenshots == "" {
-		t.Skip("only with -screenshots")
-	}
-	d := change("big")
-	d.Path, d.Agent = "/home/me/project/internal/parse/lines.go", "Gemini CLI"
-	var before, after strings.Builder
-	for i := range 4000 {
-		line := fmt.Sprintf("\tcase %d: // the %d-th case\n\t\treturn \"number %d\", nil\n", i, i, i)
-		before.WriteString(line)
-		if i%50 == 3 {
-			line = strings.ReplaceAll(line, "number", "a larger number")
-		}
-		after.WriteString(line)
-	}
-	d.Original, d.Proposed = before.String(), after.String()
-	other := change("b")
-	other.Path, other.Agent, other.Exists, other.Original = "/home/me/project/docs/notes.md", "Claude Code", false, ""
-	s := newStage(t, d, other)
-	s.page(shows("#path", "lines.go")) // the link is used up
-	s.mu.Lock()
-	s.roots = []string{"/home/me/project"}
-	s.mu.Unlock()
-	s.page(chromedp.Reload(), shows("#path", "internal/parse/lines.go"), shows("#position", "hunk 1 of 80"))
-	s.settle()
-	for _, colours := range []string{"light", "dark"} {
-		s.page(theme(colours))
-		picture(t, s.ctx, "page-"+colours+".png")
-		s.page(chromedp.KeyEvent("v"), shows(".cm-deletedChunk", "number"))
-		picture(t, s.ctx, "page-"+colours+"-unified.png")
-		s.page(chromedp.KeyEvent("?"))
-		picture(t, s.ctx, "page-"+colours+"-keys.png")
-		s.page(chromedp.KeyEvent("?"), chromedp.KeyEvent("v"), chromedp.EmulateViewport(600, 800), shows(".cm-deletedChunk", "number"))
-		picture(t, s.ctx, "page-"+colours+"-600.png")
-		s.page(chromedp.EmulateViewport(1280, 720), shows(".cm-merge-a", "number"))
-	}
-	s.settle()
-	s.page(edit, chromedp.KeyEvent("f", chromedp.KeyModifiers(kb.ModifierCtrl)), shows(".cm-search", "replace"), chromedp.KeyEvent("return"))
-	picture(t, s.ctx, "page-search.png")
-	s.unwritten("b")
-	s.tell(editor.MethodMessage, editor.Message{Level: "warning", Diff: "latin", Text: "Gemini CLI proposes a change to /home/me/project/latin.py that cannot be displayed: it is not UTF-8 text. Answer in the terminal."})
-	s.page(chromedp.KeyEvent(kb.Escape), chromedp.KeyEvent(kb.Escape), warnings(2), chromedp.KeyEvent("nnnnn"), shows("#position", "hunk 6 of 80"))
-	for _, colours := range []string{"light", "dark"} {
-		s.page(theme(colours))
-		picture(t, s.ctx, "page-warnings-"+colours+".png")
-		s.page(chromedp.EmulateViewport(700, 800))
-		picture(t, s.ctx, "page-warnings-"+colours+"-700.png")
-		s.page(chromedp.EmulateViewport(1280, 720))
 	}
 }

@@ -96,10 +96,7 @@ func TestPageTypedAfterAccept(t *testing.T) {
 	s.page(typed("later "), shows(".cm-merge-b", "later c"))
 	s.tell(editor.MethodDiffClose, editor.DiffClose{ID: "c", Reason: editor.ReasonSaved})
 	s.page(lateText("one\nlater c\n"))
-	n, err := chromedp.Run(s.ctx, chromedp.Evaluate[int](`document.querySelectorAll(".message.warning").length`))
-	if err != nil || n != 2 {
-		t.Errorf("%d warnings, %v; want those of a.txt and c.txt", n, err)
-	}
+	s.page(warnings(2)) // of a.txt and c.txt
 }
 
 // Text typed while Pollux decides is a normal edit if the change stays open.
@@ -245,10 +242,7 @@ func TestPageOlderText(t *testing.T) {
 	// The older text stays until the user dismisses it.
 	s.page(chromedp.Reload(), shows("#status", "1 connected"), shows(".cm-merge-b", "newer"), older)
 	s.page(chromedp.Click(chromedp.CSS(".message.warning button")), chromedp.Reload(), shows("#status", "1 connected"), shows(".cm-merge-b", "newer"))
-	n, err := chromedp.Run(s.ctx, chromedp.Evaluate[int](`document.querySelectorAll(".message.warning").length`))
-	if err != nil || n != 0 {
-		t.Errorf("%d warnings after the user dismissed the one, %v", n, err)
-	}
+	s.page(warnings(0)) // the user has dismissed the only one
 	s.settle()
 	s.ctrlEnter()
 	s.page(shows("#path", "b.txt"))

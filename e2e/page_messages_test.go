@@ -25,11 +25,11 @@ func warnings(n int) chromedp.Action[chromedp.Void] {
 	return isTrue(fmt.Sprintf(`document.querySelectorAll(".message.warning").length === %d`, n))
 }
 
-// fortyHunks is a change with 40 hunks, 20 lines from each other.
-func fortyHunks(name string) editor.Diff {
+// manyHunks is a change with n hunks, 20 lines from each other.
+func manyHunks(name string, n int) editor.Diff {
 	d := change(name)
 	var before, after strings.Builder
-	for i := range 800 {
+	for i := range 20 * n {
 		line := fmt.Sprintf("line %d of the file, with some words in it\n", i)
 		before.WriteString(line)
 		if i%20 == 7 {
@@ -43,7 +43,7 @@ func fortyHunks(name string) editor.Diff {
 
 // Warnings covered the proposed text for five minutes, and stayed when they were settled.
 func TestPageWarnings(t *testing.T) {
-	s := newStage(t, fortyHunks("a"), change("b"))
+	s := newStage(t, manyHunks("a", 40), change("b"))
 	s.page(shows("#path", "a.txt"), shows(".name", "b.txt"))
 	s.unwritten("b")
 	s.page(shows(".message.warning", "b.txt was accepted, but CLI did not write it."), warnings(1))
@@ -70,7 +70,7 @@ func TestPageWarnings(t *testing.T) {
 	s.unwritten("b")
 	s.page(warnings(1))
 	s.cut()
-	s.up(fortyHunks("a"))
+	s.up(manyHunks("a", 40))
 	s.page(shows("#status", "1 connected"), warnings(0))
 }
 
@@ -106,7 +106,7 @@ func TestPageShowsTheNextHunk(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"side by side", "unified"} {
 		t.Run(mode, func(t *testing.T) {
-			s := newStage(t, fortyHunks("a"))
+			s := newStage(t, manyHunks("a", 40))
 			s.page(shows("#position", "hunk 1 of 40"))
 			if mode == "unified" {
 				s.page(chromedp.KeyEvent("v"), shows(".cm-deletedChunk", "line 7 "))

@@ -96,14 +96,7 @@ func TestPageNarrow(t *testing.T) {
 				if err != nil || len(bad) > 0 {
 					t.Errorf("%s: %v\n%s", what, err, strings.Join(bad, "\n"))
 				}
-				for _, colours := range []string{"dark", "light"} {
-					s.page(theme(colours))
-					picture(t, s.ctx, fmt.Sprintf("narrow-%d-%t-%s-%s.png", width, touch, colours, what))
-					pale, err := chromedp.Run(s.ctx, chromedp.Evaluate[[]string](contrasts))
-					if err != nil || len(pale) > 0 {
-						t.Errorf("%s, %s: %v\n%s", what, colours, err, strings.Join(pale, "\n"))
-					}
-				}
+				s.wantContrast(what)
 			}
 			state := func(id, class, word string) {
 				t.Helper()

@@ -30,7 +30,6 @@ func TestPageOutside(t *testing.T) {
 	onPage(t, ctx, chromedp.Navigate(e.link(ctx)))
 	cli := w.gemini(current, e.env(), "--approval-mode", "yolo")
 	onPage(t, ctx, shows("#status", "1 connected"), shows("#none", "Gemini CLI changes files without asking"))
-	picture(t, ctx, "silent.png")
 	cli.prompt("write the files")
 	cli.expect(after)
 	onPage(t, ctx,
@@ -40,9 +39,6 @@ func TestPageOutside(t *testing.T) {
 		chromedp.Click(`//button[contains(., "a.txt (changed)")]`),
 		shows("#path", "a.txt"), shows("#there", "changed outside Pollux"),
 		shows(".cm-merge-a", "one"), shows("#reject", "Leave it"),
-	)
-	picture(t, ctx, "outside.png")
-	onPage(t, ctx,
 		settled,
 		chromedp.KeyEvent("u"),
 		shows("#position", "no difference"),
