@@ -62,7 +62,7 @@ var securityTests = map[string]string{
 	"receives nothing that would open the review page":                                       "TestPageSecretStaysInThePage TestPageLinks",
 	"A link opens the page once":                                                             "TestLink TestLinkOfAnother",
 	"only the 256 newest unused links work":                                                  "TestLinksAreBounded",
-	"Everything else needs an unused link or the page's secret":                              "TestPageIsPrivate",
+	"Everything else needs an unused link or the page's secret":                              "TestPageIsPrivate TestLinkOfAnother TestStrangersHaveLittleTime",
 	"cannot control your terminal":                                                           "TestVisible TestReviewSeveral TestLine TestOutputSteersNoTerminal TestFitShowsNamesPlainly TestAgentNames TestJournalShowOnATerminal TestJournalRestorePrintsPathsSafely",
 	"They do not reach a shell where editors call one":                                       "TestKakoune TestHelix",
 	"No symbolic link leads a review, a save or a restore out of the workspace":              "TestWhatCannotBeDisplayedIsAnsweredInTheTerminal TestHiddenChangeOutsideTheWorkspace TestDecisionsStayInTheWorkspace TestReplaceInStaysInside TestJournalRestoreAfterALinkChanged",
