@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"pollux/internal/agent/agenttest"
 	"pollux/internal/agent/gemini/fakecli"
 	"pollux/internal/doctor"
 	"pollux/internal/fakemodel"
@@ -60,15 +61,10 @@ func (p *patient) unset(keys ...string) {
 	})
 }
 
-// settings replaces parts of the user's settings.
+// settings replaces a part of the user's settings.
 func (p *patient) settings(before, now string) {
 	p.t.Helper()
-	path := filepath.Join(p.home, ".gemini", "settings.json")
-	text, err := os.ReadFile(path)
-	if err != nil || !strings.Contains(string(text), before) {
-		p.t.Fatalf("no %s in the settings: %v", before, err)
-	}
-	p.writeHome(".gemini/settings.json", strings.Replace(string(text), before, now, 1))
+	p.replaceHome(".gemini/settings.json", before, now)
 }
 
 // files returns the discovery files.
@@ -417,13 +413,9 @@ func (p *patient) toolsOnly(names ...string) string {
 func (p *patient) command(name, script string) string {
 	p.t.Helper()
 	dir := filepath.Join(p.home, "first")
-	path := filepath.Join(dir, name)
-	p.write(path, "#!/bin/sh\n"+script+"\n")
-	if err := os.Chmod(path, 0o755); err != nil {
-		p.t.Fatal(err)
-	}
+	systest.MakeDir(p.t, dir)
 	p.set("PATH=" + dir + ":" + p.bin + ":" + os.Getenv("PATH"))
-	return path
+	return agenttest.WriteProgram(p.t, dir, name, script, "")
 }
 
 // cliVersion installs a CLI of a version, which fails when it is run.

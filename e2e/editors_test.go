@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"pollux/editors/editortest"
+	"pollux/internal/agent/agenttest"
 	"pollux/internal/editor"
 	"pollux/internal/ide/geminiide"
 	"pollux/internal/ide/geminiide/client"
@@ -1448,8 +1449,8 @@ func TestEditorWithoutPollux(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		for name, test := range map[string]struct{ script, says string }{
 			"missing": {"", "is not installed, or not on the PATH"},
-			"too old": {"#!/bin/sh\necho 'unknown flag' >&2\nexit 2\n", "is too old"},
-			"broken":  {"#!/bin/sh\nexit 3\n", "Pollux keeps exiting"},
+			"too old": {"echo 'unknown flag' >&2\nexit 2", "is too old"},
+			"broken":  {"exit 3", "Pollux keeps exiting"},
 		} {
 			t.Run(name, func(t *testing.T) {
 				w := newWorld(t, silent)
@@ -1463,9 +1464,7 @@ func TestEditorWithoutPollux(t *testing.T) {
 				w.pollux("install", kind.Name, "--yes")
 				systest.Remove(t, program)
 				if test.script != "" {
-					if err := os.WriteFile(program, []byte(test.script), 0o700); err != nil {
-						t.Fatal(err)
-					}
+					agenttest.WriteProgram(t, own, "pollux", test.script, "")
 				}
 				e, err := kind.Start(w.context(), dir, w.project, w.env, path)
 				if err != nil {
@@ -1705,11 +1704,8 @@ func TestEditorQuitsGently(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t, silent)
 			input, quits, done := filepath.Join(w.home, "input"), filepath.Join(w.home, "quits"), filepath.Join(w.home, "done")
-			stub := filepath.Join(w.home, "stub")
-			script := fmt.Sprintf("#!/bin/sh\ncat >'%s'\ntouch '%s'\nsleep %s\ntouch '%s'\n", input, quits, tt.pause, done)
-			if err := os.WriteFile(stub, []byte(script), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			script := fmt.Sprintf("cat >'%s'\ntouch '%s'\nsleep %s\ntouch '%s'", input, quits, tt.pause, done)
+			stub := agenttest.WriteProgram(t, w.home, "stub", script, "")
 			w.writeHome(tt.config, fmt.Sprintf("let g:pollux = {'command': '%s'}\n", stub))
 			kind := kindOf(tt.editor)
 			d := w.begin(kind, w.file("a.txt", "one\n"))
@@ -1748,12 +1744,10 @@ func TestNeovimIsHungUpAfterItsCompanion(t *testing.T) {
 	}
 	w := newWorld(t, silent)
 	dir := filepath.Join(w.home, "slow")
-	script := fmt.Sprintf("#!/bin/sh\nexec strace -D -q -o /dev/null -e trace=getsockopt "+
-		"-e inject=getsockopt:delay_enter=2000000 '%s' \"$@\"\n", nvim)
+	script := fmt.Sprintf("exec strace -D -q -o /dev/null -e trace=getsockopt "+
+		"-e inject=getsockopt:delay_enter=2000000 '%s' \"$@\"", nvim)
 	systest.MakeDir(t, dir)
-	if err := os.WriteFile(filepath.Join(dir, "nvim"), []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	agenttest.WriteProgram(t, dir, "nvim", script, "")
 	w.addPath(dir)
 	d := w.sit(kindOf("nvim"), w.file("a.txt", "one\n"))
 	companion := d.companion()

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"pollux/internal/agent/agenttest"
 	"pollux/internal/editor"
 	"pollux/internal/ide/geminiide"
 	"pollux/internal/ide/geminiide/client"
@@ -101,18 +102,13 @@ func TestKakouneOrder(t *testing.T) {
 	c := w.seat(false).cli
 	w.pollux("install", "kakoune", "--yes")
 	dir := systest.ShortDir(t)
-	slow, late, arrived := filepath.Join(dir, "pollux"), filepath.Join(dir, "late"), filepath.Join(dir, "arrived")
+	late, arrived := filepath.Join(dir, "late"), filepath.Join(dir, "arrived")
 	succeed(t, exec.Command("mkfifo", late))
-	systest.WriteFile(t, slow, fmt.Sprintf(`#!/bin/sh
-case "$*" in
+	slow := agenttest.WriteProgram(t, dir, "pollux", fmt.Sprintf(`case "$*" in
 *"/a.txt --line 2 "*) cat %q; %[3]q "$@"; : >%[2]q; exit ;;
 *"--event quit") while kill -0 "${4#kakoune-}"; do :; done ;;
 esac
-exec %[3]q "$@"
-`, late, arrived, polluxBinary))
-	if err := os.Chmod(slow, 0o700); err != nil {
-		t.Fatal(err)
-	}
+exec %[3]q "$@"`, late, arrived, polluxBinary), "")
 	settings := filepath.Join(w.home, ".config", "kak", "kakrc")
 	text, err := os.ReadFile(settings)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"pollux/editors/editortest"
+	"pollux/internal/agent/agenttest"
 	"pollux/internal/editor"
 	"pollux/internal/ide/geminiide/client"
 	"pollux/internal/sys/systest"
@@ -240,10 +241,7 @@ func TestProcess1(t *testing.T) {
 					t.Fatal(err)
 				}
 				bin := t.TempDir()
-				script := "#!/bin/sh\nexec " + strings.Join(alone, " ") + " " + editor + ` "$@"` + "\n"
-				if err := os.WriteFile(filepath.Join(bin, kind.Binary), []byte(script), 0o700); err != nil {
-					t.Fatal(err)
-				}
+				agenttest.WriteProgram(t, bin, kind.Binary, "exec "+strings.Join(alone, " ")+" "+editor+` "$@"`, "")
 				w.addPath(bin)
 				a.install(w)
 				w.writeHome(filepath.Join(".local", "state", "pollux", "agent"), a.name+"\n")
