@@ -188,13 +188,13 @@ func (w *world) askACP(a acpAgent) {
 	if result.Tokens.Output != before.Output {
 		t.Errorf("first %+v, then %+v", before, result.Tokens)
 	}
-	if r := w.asked1(t, "which word"); !strings.Contains(r.Text, "zebra") {
+	if r := w.asked1("which word"); !strings.Contains(r.Text, "zebra") {
 		t.Errorf("the model got %s", r.Text)
 	}
 	// Another model.
 	if a.other != "" {
 		result, _, _ = c.answer(agent.Request{Prompt: "of another", Model: a.other}, "The answer.")
-		if result.Model != a.other || result.Model == model || w.asked1(t, "of another").Model == w.asked1(t, "which word").Model {
+		if result.Model != a.other || result.Model == model || w.asked1("of another").Model == w.asked1("which word").Model {
 			t.Errorf("%+v; the model was %s", result, model)
 		}
 	}
@@ -208,7 +208,7 @@ func (w *world) askACP(a acpAgent) {
 		_, _, err := c.ask(ctx, agent.Request{Prompt: "wait for ever"}, nil)
 		ended <- err
 	}()
-	w.asked1(t, "wait for ever")
+	w.asked1("wait for ever")
 	cancel(errors.New("enough"))
 	if err := <-ended; err == nil || err.Error() != "enough" {
 		t.Errorf("cancelled: %v", err)
@@ -217,7 +217,7 @@ func (w *world) askACP(a acpAgent) {
 	// What would be a command is a question.
 	for _, prompt := range []string{"/help", "/model other", "!touch written.txt", "$x", "@hello.txt"} {
 		answer(prompt)
-		if r := w.asked1(t, prompt); strings.Contains(r.Prompt, "hello\n") {
+		if r := w.asked1(prompt); strings.Contains(r.Prompt, "hello\n") {
 			t.Errorf("%s: the model got %s", prompt, r.Prompt)
 		}
 	}
@@ -228,7 +228,7 @@ func (w *world) askACP(a acpAgent) {
 	c.fails(agent.Request{Prompt: "fail 429"}, agent.QuotaMinute, "wait a minute")
 	// It reads, and it does not write.
 	_, events = answer("read it")
-	if r := w.asked1(t, "read it"); len(r.Results) > 0 {
+	if r := w.asked1("read it"); len(r.Results) > 0 {
 		t.Errorf("%+v", r)
 	}
 	if !slices.ContainsFunc(events, func(ev agent.Event) bool {
@@ -293,8 +293,7 @@ func (w *world) askACP(a acpAgent) {
 }
 
 // asked1 returns the first request that a prompt leads to.
-func (w *world) asked1(t *testing.T, prompt string) fakemodel.Request {
-	t.Helper()
-	r := w.request(func(r fakemodel.Request) bool { return lastLine(r.Prompt) == prompt })
-	return r
+func (w *world) asked1(prompt string) fakemodel.Request {
+	w.t.Helper()
+	return w.request(func(r fakemodel.Request) bool { return lastLine(r.Prompt) == prompt })
 }

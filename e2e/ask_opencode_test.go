@@ -81,7 +81,7 @@ func TestAskOpencode(t *testing.T) {
 		systest.Remove(t, path)
 	}
 	w.askACP(a)
-	if r := w.asked1(t, "first question"); !strings.Contains(r.System, "the project's instructions") {
+	if r := w.asked1("first question"); !strings.Contains(r.System, "the project's instructions") {
 		t.Error("the model did not get AGENTS.md")
 	}
 

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -423,17 +422,10 @@ func bridgeLeavesNoCLI(t *testing.T) {
 					}
 				}
 			}
-			deadline := time.Now().Add(stepTimeout)
-			for {
+			waitFor(t, "the end of the directories", func() bool {
 				left, _ := filepath.Glob(filepath.Join(w.tmp(), "pollux-bridge-*"))
-				if len(left) == 0 || name == "killed" && len(left) == 1 {
-					break
-				}
-				if time.Now().After(deadline) {
-					t.Fatalf("left: %v", left)
-				}
-				time.Sleep(10 * time.Millisecond)
-			}
+				return len(left) == 0 || name == "killed" && len(left) == 1
+			})
 		})
 	}
 }

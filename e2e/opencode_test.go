@@ -44,14 +44,11 @@ func TestOpencode(t *testing.T) {
 	path := w.file("a.txt", "alpha\nbeta\ngamma\n")
 	created = filepath.Join(w.project, "new.txt")
 	w.file("b.txt", "alpha\nbeta\ngamma\n")
-	selected := editor.Snapshot{Files: []editor.File{{
+	e := w.edit(nil)
+	e.show(editor.File{
 		Path: path, Active: true, Cursor: &editor.Cursor{Line: 3, Character: 6}, Selection: "beta\ngamma",
 		Range: &editor.Range{Start: editor.Cursor{Line: 2, Character: 1}, End: editor.Cursor{Line: 3, Character: 6}},
-	}}}
-	e := w.edit(nil)
-	if err := e.Update(selected); err != nil {
-		t.Fatal(err)
-	}
+	})
 	bin, env := w.configure("opencode")
 	w.replaceHome(".config/opencode/opencode.json", `"permission":{"bash":"ask","edit":"ask"},`, "")
 	w.file("opencode.json", `{"permission": {"edit": "allow"}, "agent": {"build": {"permission": {"edit": "ask", "*": "allow"}}}}`)
