@@ -556,3 +556,12 @@ func (w *world) try(args ...string) (string, error) {
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
+
+// refused runs `pollux send`, which must fail.
+func (w *world) refused(want string, args ...string) {
+	w.t.Helper()
+	out, err := w.try(append([]string{"send"}, args...)...)
+	if err == nil || !strings.Contains(out, want) {
+		w.t.Errorf("pollux send %q: %v, %s; want %q", args, err, out, want)
+	}
+}

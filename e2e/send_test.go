@@ -9,33 +9,10 @@ import (
 
 	"pollux/editors/editortest"
 	"pollux/internal/fakemodel"
-	"pollux/internal/sys/systest"
 )
 
 // seen is a model that answers every prompt.
 func seen(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("Seen.") }
-
-// withClaude puts Claude Code on the PATH.
-func (w *world) withClaude() {
-	w.t.Helper()
-	bin, env := w.configure("claude")
-	w.env = append(w.env, env...)
-	dir := systest.Dir(w.t)
-	systest.Link(w.t, bin, filepath.Join(dir, "claude"))
-	w.env = append(w.env, "PATH="+dir+":"+os.Getenv("PATH"))
-	w.addPath(dir)
-}
-
-// refused runs `pollux send`, which must fail.
-func (w *world) refused(want string, args ...string) {
-	w.t.Helper()
-	cmd := exec.Command(polluxBinary, append([]string{"send"}, args...)...)
-	cmd.Env, cmd.Dir = w.env, w.project
-	out, err := cmd.CombinedOutput()
-	if err == nil || !strings.Contains(string(out), want) {
-		w.t.Errorf("pollux send %q: %v, %s; want %q", args, err, out, want)
-	}
-}
 
 // Claude Code runs in its own tmux pane, and `pollux send` in a shell.
 func TestSendToClaude(t *testing.T) {
@@ -44,9 +21,10 @@ func TestSendToClaude(t *testing.T) {
 	}
 	w := newClaudeWorld(t, seen)
 	w.file("a.txt", "alpha\nbeta\ngamma\n")
-	w.file(".env", "secret\n")
 	e := w.edit(nil)
-	w.withClaude()
+	bin, env := w.configure("claude")
+	w.env = append(w.env, env...)
+	w.env = append(w.env, "PATH="+filepath.Dir(bin)+":"+os.Getenv("PATH"))
 	shell := w.screen(append(e.env(), "PS1=shell> "), "bash", "--norc")
 	shell.see("shell>")
 	shell.ask("claude --permission-mode default")
@@ -68,22 +46,9 @@ func TestSendToClaude(t *testing.T) {
 	}
 	w.wantPrompt("@a.txt#L2-3 @a.txt#L2-3: why so?")
 	shell.see("Seen.")
-	w.refused("its name says that it holds secrets", ".env")
-	w.refused("pollux: no Qwen Code is connected", "--agent", "qwen", "a.txt")
-
-	// A shell would run the text.
-	shell.press("C-z")
-	shell.see("Stopped")
-	w.refused("bash has the foreground of tmux pane %0", "a.txt", "touch x")
-	shell.ask("clear; fg")
-	waitFor(t, "the clear screen", func() bool { return !strings.Contains(shell.Text(), "clear; fg") })
-	shell.see("manual mode on")
 	w.pollux("send", "a.txt", "and now?")
 	if r := w.wantPrompt("and now?"); !strings.Contains(r.Text, "alpha") { // not among the lines that were sent
 		t.Errorf("the model has not received the file: %q", tail(r.Text, 500))
-	}
-	if strings.Contains(shell.Text(), "touch x") {
-		t.Errorf("the text was typed:\n%s", shell.Text())
 	}
 }
 
@@ -100,8 +65,7 @@ func TestSendToGemini(t *testing.T) {
 			}
 			w.file("a.txt", "alpha\nbeta\ngamma\n")
 			if !connected {
-				data := systest.ReadFile(t, filepath.Join(w.home, ".gemini", "settings.json"))
-				w.writeHome(".gemini/settings.json", strings.Replace(data, `"enabled": true`, `"enabled": false`, 1))
+				w.replaceHome(".gemini/settings.json", `"enabled": true`, `"enabled": false`)
 			}
 			e := w.edit(nil)
 			bin := geminiCLI(t)
@@ -124,9 +88,6 @@ func TestSendToGemini(t *testing.T) {
 			succeed(t, cmd)
 			if r := w.wantPrompt("first line\nsecond $(touch x) line"); !connected && !strings.Contains(r.Text, "gamma") {
 				t.Errorf("the model has not received the file: %q", tail(r.Text, 500))
-			}
-			if left, err := exec.Command("tmux", "-S", cli.Socket(), "list-buffers").Output(); err != nil || len(left) > 0 {
-				t.Errorf("tmux keeps %q, %v", left, err)
 			}
 		})
 	}
