@@ -14,7 +14,7 @@ var securityTests = map[string]string{
 	"An accept succeeds only when the file holds the accepted text": "TestAcceptedButNotWritten TestGemini TestJournalHasTheAcceptedText",
 	"You can decide on a change only after it has been in view for half a second": `
 		TestPageDoubleClick TestPageKeyTwiceOrHeld TestPageAnotherTookThePlace TestPageBehindTheKeys
-		TestSettle TestHeldKey TestReviewPopupWhileTyping TestReviewKeyMeantForAnother
+		TestSettle TestHeldKey TestReviewPopupWhileTyping
 		TestEditorKeyMeantForAnother TestEditorTooEarly TestEditorHeldKey TestEditorCommandBegunTooEarly TestEditorTextFromOutside`,
 	"`send` pastes text into a tmux pane only while the agent has the foreground": "TestPaste TestPasteAgain TestPasteRefused",
 	"again before it presses Enter":                                               "TestPasteWithoutEnter",

@@ -62,11 +62,6 @@ func TestReviewInATerminal(t *testing.T) {
 	s.see("hunk 1 of 2")
 	s.see("-one")
 	s.see("+ONE")
-	for i, line := range strings.Split(s.Text(), "\n") {
-		if len([]rune(line)) > 80 {
-			t.Errorf("line %d is %d columns wide", i, len([]rune(line)))
-		}
-	}
 	s.keys("u") // undo the hunk in view
 	s.see("~ONE")
 	s.keys("a")
@@ -154,27 +149,6 @@ func TestReviewSeveral(t *testing.T) {
 	s.keys("r")
 	received(t, s.cli, "a rejection", rejected)
 	s.see("+A")
-	s.keys("?")
-	s.see("Press any key")
-	s.keys("q")
-	s.see("+A")
-}
-
-// A key meant for one change does not decide on the next.
-func TestReviewKeyMeantForAnother(t *testing.T) {
-	w := newWorld(t, silent)
-	s := w.review(80, 24)
-	s.open(w.file("a.txt", "a\n"), "A\n")
-	s.open(w.file("b.txt", "b\n"), "B\n")
-	s.see("> a.txt")
-	s.keys("yy")
-	if got := accepted(t, s.cli); got != "A\n" {
-		t.Errorf("accepted %q", got)
-	}
-	s.see("+B")
-	s.see("y accept")
-	s.keys("r")
-	received(t, s.cli, "a rejection", rejected)
 }
 
 // The change is answered, or its companion exits, while the user edits the text

@@ -566,8 +566,11 @@ func TestHelpInASmallTerminal(t *testing.T) {
 		b.sees(t, " *     your edit\n j/k scroll")
 		b.press(" ") // it scrolls no further
 		b.sees(t, " *     your edit\n j/k scroll")
-		b.press("x")
+		b.press("q")
 		b.sees(t, "No pending changes.")
+		if quit, _ := b.ended(); quit {
+			t.Error("the key that closes the help ends the review too")
+		}
 		b.press("?")
 		b.sees(t, " y     accept") // from the start
 	})
