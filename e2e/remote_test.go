@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"pollux/internal/editor"
-	"pollux/internal/fakemodel"
 	"pollux/internal/sys/systest"
 )
 
@@ -190,9 +189,15 @@ func TestRemoteSSH(t *testing.T) {
 	dir, env := w.mirror()
 	here = filepath.Join(dir, "f.txt")
 	f := remoteCLI{world: w, file: w.file("f.txt", "one\n"), here: here}
+	attach := func() *terminal {
+		return w.run(dir, append(env, "POLLUX_SSH=ssh -F "+config),
+			"bash", "-c", `"$0" "$@"; echo "exit code $?"`, polluxBinary, "run", "--attach", "--ssh", "far", "--map", dir+"="+w.project, "--", "gemini")
+	}
+	early := attach() // it reports that before it starts the CLI
+	early.expect("no companion is running for " + w.project)
+	early.expect("exit code 1")
 	f.editor = w.edit(nil)
-	cli := w.run(dir, append(env, "POLLUX_SSH=ssh -F "+config),
-		"bash", "-c", `"$0" "$@"; echo "exit code $?"`, polluxBinary, "run", "--attach", "--ssh", "far", "--map", dir+"="+w.project, "--", "gemini")
+	cli := attach()
 	cli.expect("connected to the companion of Test Editor")
 	cli.expect(ready)
 	f.check(cli)
@@ -220,27 +225,4 @@ func TestRemoteSSH(t *testing.T) {
 	p.wantUnwell(nil)
 	publisher.keys("\x03")
 	publisher.expect("exit code 0")
-}
-
-// pollux run reports a wrong address before it starts the CLI.
-func TestRemoteErrors(t *testing.T) {
-	w := newWorld(t, func(fakemodel.Request) fakemodel.Reply { return fakemodel.Say("ok") })
-	config := w.ssh()
-	dir, env := w.mirror()
-	for name, tt := range map[string]struct{ args, says string }{
-		"no companion there": {"--ssh far --map " + dir + "=" + w.project, "no companion is running for " + w.project},
-		"no such host":       {"--ssh nowhere.invalid", "nowhere.invalid"},
-		"no socket":          {"--socket /nowhere", "no companion answers at /nowhere"},
-		"no pollux":          {"--via false", "no companion answers there"},
-		"no directory here":  {"--ssh far --map /nope=" + w.project, "there is no directory /nope here"},
-		"two ways":           {"--ssh far --socket x", "cannot be combined: use one"},
-		"a relative path":    {"--ssh far --map a=b", "--map a=b"},
-	} {
-		cmd := exec.Command(polluxBinary, append([]string{"run", "--attach"}, strings.Fields(tt.args)...)...)
-		cmd.Env, cmd.Dir = append(append(w.env, env...), "POLLUX_SSH=ssh -F "+config), dir
-		out, err := cmd.CombinedOutput()
-		if err == nil || !strings.Contains(string(out), tt.says) {
-			t.Errorf("%s: %v\n%s", name, err, out)
-		}
-	}
 }
