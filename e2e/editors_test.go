@@ -104,16 +104,6 @@ func (d *desk) ask(expression string) string {
 	return text
 }
 
-// text evaluates an expression that returns {"text": ...}.
-func (d *desk) text(expression string) string {
-	d.t.Helper()
-	var v struct{ Text string }
-	if answer := d.ask(expression); json.Unmarshal([]byte(answer), &v) != nil {
-		d.t.Fatalf("%s is %s", expression, answer)
-	}
-	return v.Text
-}
-
 // holds waits until a buffer has the given text. In Emacs the last line feed is
 // a part of the buffer.
 func (d *desk) holds(expression, text string) {
@@ -317,8 +307,6 @@ type hands struct {
 	accepts, rejects [][]string
 	// quit exits the editor, even if changes wait.
 	quit []string
-	// leave moves from the terminal or the diff to the window with the file.
-	leave []string
 	// save saves the buffer.
 	save []string
 	// change types "dirty" at the start of the file's buffer.
@@ -361,7 +349,6 @@ var vimHands = hands{
 		{"C-w", "h", ":q", "Enter"}, {"C-w", "h", ":bwipeout", "Enter"}, {":enew!", "Enter"}, {"C-w", "j", ":only!", "Enter"},
 	},
 	quit:         []string{"Escape", ":qa!", "Enter"},
-	leave:        []string{"C-w", "t"},
 	save:         []string{":w", "Enter"},
 	change:       []string{"ggOdirty", "Escape"},
 	down:         []string{"j"},
@@ -392,7 +379,6 @@ var emacsHands = hands{
 		{"C-c", "C-k"}, {"M-x", "pollux-reject", "Enter"}, {"C-x", "k", "Enter"}, {"C-x", "o", "C-x", "o", "C-x", "k", "Enter"},
 	},
 	quit:    []string{"C-x", "C-c"},
-	leave:   []string{"C-x", "o"},
 	save:    []string{"C-x", "C-s"},
 	change:  []string{"M-<", "dirty", "Enter"},
 	down:    []string{"C-n"},
@@ -517,15 +503,13 @@ func TestEditorEveryWayOut(t *testing.T) {
 // Texts that editors tend to change are returned unchanged.
 func TestEditorBytes(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
-		w := newWorld(t, silent)
-		d := w.sit(kind, w.file("start.txt", "x\n"))
+		d, c, _ := idle(t, kind, "x\n")
 		d.settle(briefSettleDelay)
-		c := d.cli()
 		for i, text := range []string{
 			"no final newline", "a\n", "a\r\nb\r\n", "a\r\nb", "mixed\r\nends\n", "\n", "\n\n", "  trailing \t\n",
 			"\U0001F600 emoji é 中\n", "\ufeffmark\n", "tab\there\n", "ctrl\x01\x7f\n", "\r\n", "a\rb\n",
 		} {
-			path := w.file(fmt.Sprintf("f%d.txt", i), "old\n")
+			path := d.file(fmt.Sprintf("f%d.txt", i), "old\n")
 			if err := c.OpenDiff(d.context(), path, text); err != nil {
 				t.Errorf("%q: %v", text, err)
 				continue
@@ -538,7 +522,7 @@ func TestEditorBytes(t *testing.T) {
 			d.until(d.State.Shown, "")
 		}
 		// A new file, and a file with many lines.
-		path := filepath.Join(w.project, "new.txt")
+		path := filepath.Join(d.project, "new.txt")
 		big := strings.Repeat("a line of text\n", 20000)
 		d.review(c, path, big)
 		d.command("accept")
@@ -767,21 +751,16 @@ func TestVimLeavesItsTerminal(t *testing.T) {
 // discards them.
 func TestEditorDirtyBuffer(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
-		w := newWorld(t, silent)
-		path := w.file("a.txt", "one\n")
-		d := w.sit(kind, path)
+		d, c, path := idle(t, kind, "one\n")
 		d.press(h.change...)
-		c := d.cli()
 		d.review(c, path, "two\n")
 		d.see("dirty")
 		d.command("accept")
 		accepted(t, c)
-		w.file("a.txt", "two\n") // as the CLI does
+		d.file("a.txt", "two\n") // as the CLI does
 		d.see("unsaved changes are kept")
-		if got := d.text(d.State.Buffer("a.txt")); strings.TrimSuffix(got, "\n") != "dirty\none" {
-			t.Errorf("the buffer holds %q", got)
-		}
-		w.wantFile(path, "two\n")
+		d.holds(d.State.Buffer("a.txt"), "dirty\none\n")
+		d.wantFile(path, "two\n")
 	})
 }
 
@@ -789,12 +768,10 @@ func TestEditorDirtyBuffer(t *testing.T) {
 // gets the text that the agent writes: Vim's stayed empty, and Neovim asked.
 func TestEditorNewFile(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
-		w := newWorld(t, silent)
-		d := w.sit(kind, w.file("a.txt", "one\n"))
-		path := filepath.Join(w.project, "new", "b.txt")
+		d, c, _ := idle(t, kind, "one\n")
+		path := filepath.Join(d.project, "new", "b.txt")
 		d.press(h.visit(path)...)
 		d.holds(d.State.Buffer(filepath.Base(path)), "")
-		c := d.cli()
 		d.review(c, path, "one\ntwo\n")
 		d.command("accept")
 		systest.MakeDir(t, filepath.Dir(path))
@@ -907,21 +884,6 @@ func (d *desk) restarts(old int) {
 	d.until(d.State.Started, "1")
 }
 
-// The companion crashes. It restarts with the same port and token, so that CLIs
-// can connect again.
-func TestEditorRestartsPollux(t *testing.T) {
-	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
-		w := newWorld(t, silent)
-		d := w.sit(kind, w.file("a.txt", "one\n"))
-		port, token := d.ask(d.State.Port), d.ask(d.State.Token)
-		d.crash()
-		if p, k := d.ask(d.State.Port), d.ask(d.State.Token); p != port || k != token {
-			t.Errorf("back on port %s, was %s; same token: %v", p, port, k == token)
-		}
-		d.cli()
-	})
-}
-
 // later waits until a timer of the editor has run that starts now.
 func (d *desk) later(ms int) {
 	d.t.Helper()
@@ -934,14 +896,19 @@ func (d *desk) later(ms int) {
 	d.until("g:later", "1")
 }
 
-// The user stops Pollux while it keeps crashing, in the pause before the next start. It
+// The companion crashes. It restarts with the same port and token, so that CLIs can connect
+// again. It keeps crashing, and the user stops Pollux in the pause before the next start. It
 // started nevertheless.
 func TestEditorStopsARestart(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, _ hands) {
-		w := newWorld(t, silent)
-		d := w.sit(kind, w.file("a.txt", "one\n"))
+		d, _, _ := idle(t, kind, "one\n")
+		port, token := d.ask(d.State.Port), d.ask(d.State.Token)
 		for range 3 {
 			d.crash()
+			if p, k := d.ask(d.State.Port), d.ask(d.State.Token); p != port || k != token {
+				t.Errorf("back on port %s, was %s; same token: %v", p, port, k == token)
+			}
+			d.cli()
 		}
 		send(t, d.companion(), syscall.SIGKILL)
 		d.until(d.State.Started, "0")
@@ -1064,15 +1031,6 @@ func TestVimEvents(t *testing.T) {
 	})
 }
 
-// answer waits for the notification that resolves the CLI's change and returns
-// its method.
-func answer(t *testing.T, c *client.CLI) string {
-	t.Helper()
-	return received(t, c, "an answer", func(n client.Notification) bool {
-		return n.Method == geminiide.MethodDiffAccepted || n.Method == geminiide.MethodDiffRejected
-	}).Method
-}
-
 // Saving automatically, or saving something else, accepts nothing. Making the
 // proposal larger or changing its mode does not close it.
 func TestEditorDecidesOnlyWhenAsked(t *testing.T) {
@@ -1115,9 +1073,7 @@ func TestEditorDecidesOnlyWhenAsked(t *testing.T) {
 			d.enter()
 			d.press(":q!", "Enter")
 		}
-		if got := answer(t, c); got != geminiide.MethodDiffRejected {
-			t.Errorf("the CLI received %s", got)
-		}
+		received(t, c, "a rejection", rejected)
 		d.until(d.State.Shown, "")
 	})
 }
@@ -1300,17 +1256,28 @@ func TestEditorHeldKey(t *testing.T) {
 	})
 }
 
-// A change is superseded while the user types in it. Keys in the new one restart the delay
-// too, so that a key meant for the old text does not decide on the new one.
+// The CLI replaces its proposal while the user types in the old one. The keys go into the new
+// proposal or nowhere, and never into the file. They restart the delay too, so that a key meant
+// for the old text does not decide on the new one.
 func TestEditorTypesOn(t *testing.T) {
 	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
 		d, c, path := waits(t, kind, "one\n", "two\n")
 		d.enter()
+		if d.Name != "emacs" {
+			d.press("i")
+		}
+		d.press("abc")
+		d.holds(d.State.Proposal, "abctwo\n")
 		const delay = 4000 // ms
 		d.settle(delay)
 		d.propose(c, path, "three\n")
 		d.holds(d.State.Proposal, "three\n")
 		d.until(d.State.Inside, "1")
+		d.holds(d.State.Buffer("a.txt"), "one\n")
+		if d.Name != "emacs" {
+			d.press("Escape") // the new proposal is in insert mode too
+			d.until("mode()", "n")
+		}
 		if err := d.Hold(t.Context(), delay/100+10, 100*time.Millisecond, "Right", "Left"); err != nil {
 			t.Fatal(err)
 		}
@@ -1419,30 +1386,6 @@ func TestEditorCommandBegunTooEarly(t *testing.T) {
 	})
 }
 
-// The CLI replaces its proposal while the user types in the old one. The keys
-// go into the new proposal or nowhere, and never into the file.
-func TestEditorSupersededWhileTyping(t *testing.T) {
-	eachEditor(t, func(t *testing.T, kind editortest.Kind, h hands) {
-		d, c, path := waits(t, kind, "one\n", "two\n")
-		d.enter()
-		if d.Name != "emacs" {
-			d.press("i")
-		}
-		d.press("abc")
-		d.holds(d.State.Proposal, "abctwo\n")
-		d.propose(c, path, "three\n")
-		d.holds(d.State.Proposal, "three\n")
-		d.until(d.State.Inside, "1")
-		d.holds(d.State.Buffer("a.txt"), "one\n")
-		if d.Name != "emacs" {
-			d.press("Escape") // the new proposal is in insert mode too
-		}
-		d.shows(path)
-		d.command("reject")
-		received(t, c, "a rejection", rejected)
-	})
-}
-
 // The plugin reports a program that is missing, too old or broken since the plugin was
 // installed.
 func TestEditorWithoutPollux(t *testing.T) {
@@ -1466,17 +1409,8 @@ func TestEditorWithoutPollux(t *testing.T) {
 				if test.script != "" {
 					agenttest.WriteProgram(t, own, "pollux", test.script, "")
 				}
-				e, err := kind.Start(w.context(), dir, w.project, w.env, path)
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() {
-					e.Close()
-					waitGone(t, e.PID)
-				})
-				if err := e.Wait(w.context(), test.says); err != nil {
-					t.Fatal(err)
-				}
+				d := w.open(kind, dir, path)
+				d.see(test.says)
 			})
 		}
 	})
@@ -1806,8 +1740,7 @@ func TestEditorAnswersNoQuestion(t *testing.T) {
 // and Vim showed it in one line.
 func TestEditorLog(t *testing.T) {
 	eachVim(t, func(t *testing.T, kind editortest.Kind) {
-		w := newWorld(t, silent)
-		d := w.sit(kind, w.file("a.txt", "one\n"))
+		d, _, _ := idle(t, kind, "one\n")
 		d.do("pollux#client#Note", "first line\nsecond line")
 		d.command("log")
 		d.until("getline('$')", "second line")

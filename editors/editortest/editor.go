@@ -259,9 +259,6 @@ func (e *Editor) press(k string) error {
 	return e.Type(k)
 }
 
-// Run runs one of the plugin's commands, with the keys a user would press.
-func (e *Editor) Run(name string) error { return e.Press(e.Command(name)...) }
-
 // Close ends the editor with a hangup. Vim may wait forever in its own handler for
 // that signal, which allocates memory, so it is killed, too.
 func (e *Editor) Close() {
