@@ -325,19 +325,14 @@ func TestEditorKeepsTheSelectionWhileTyping(t *testing.T) {
 		w := newWorld(t, silent)
 		w.useClaude()
 		path := w.file("a.txt", "one two\nthree\n")
+		w.setAgent(kind, "cat")
 		d := w.sit(kind, path)
-		d.ask(map[string]string{
-			"nvim":  `luaeval('require("pollux").setup({cli = {"cat"}})')`,
-			"vim":   `len(extend(g:, {'pollux': {'cli': ['cat']}}))`,
-			"emacs": `(setq pollux-cli '("cat"))`,
-		}[kind.Name])
 		d.press(h.selectWord...)
 		keys := d.Command("open")
 		d.press(keys[:len(keys)-1]...)
 		if kind.Name != "emacs" { // longer than a selection that has ended is kept
 			d.until("mode()", "c")
-			d.ask("timer_start(200, {-> extend(g:, {'later': 1})})")
-			d.until("get(g:, 'later')", "1")
+			d.later(200)
 		}
 		d.press(keys[len(keys)-1])
 		d.until(d.State.Terminal, "1")

@@ -40,14 +40,11 @@ func TestFirstChangeIsAsked(t *testing.T) {
 			chosen: [2]string{".qwen/settings.json", `, "tools": {"approvalMode": "default"}`},
 			allows: [2]string{".qwen/settings.json", `{"permissions": {"allow": ["Edit"]}}`}},
 		{command: "copilot", ready: "/ commands", asks: "Do you want to create", always: true,
-			then: func(t *testing.T, w *world, cli screen, path string) {
+			then: func(t *testing.T, w *world, _ screen, path string) {
 				out := w.pollux("status")
 				if !strings.Contains(out, "Copilot CLI "+copilotVersion) || !strings.Contains(out, path+"  of Copilot CLI, pending for") {
 					t.Errorf("the status is %s", out)
 				}
-				cli.press("Enter")
-				cli.see(after)
-				w.wantFile(path, "new\n")
 			}},
 		// It does not show the change, and no view is open. It connects to neither of two locks
 		// for a folder, unless it knows the port.
@@ -55,9 +52,6 @@ func TestFirstChangeIsAsked(t *testing.T) {
 			before: (*world).lockOther,
 			allows: [2]string{".claude/settings.json", `{"permissions": {"allow": ["Write"]}}`},
 			then: func(t *testing.T, w *world, cli screen, path string) {
-				if c := w.running()[0].Clients[0]; c.Name != "Claude Code" || c.Version != claudeVersion {
-					t.Errorf("connected: %+v", c)
-				}
 				if _, err := os.Stat(filepath.Join(w.home, otherLock)); err != nil {
 					t.Errorf("the other lock: %v", err)
 				}

@@ -12,7 +12,6 @@ import (
 	"time"
 	"unicode/utf16"
 
-	"pollux/editors/editortest"
 	"pollux/internal/editor"
 	"pollux/internal/fakemodel"
 	"pollux/internal/jsonrpc"
@@ -171,11 +170,7 @@ func eachLinter(t *testing.T, all []linter, script func(path *string) fakemodel.
 			w := newClaudeWorld(t, script(&path))
 			path = w.file("a b.txt", "one\nx bad\nthree\n")
 			l.install(w, self)
-			for _, kind := range editortest.Kinds {
-				if kind.Name == l.editor {
-					test(t, w.sit(kind, path), l, path)
-				}
-			}
+			test(t, w.sit(kindOf(l.editor), path), l, path)
 		})
 	}
 }

@@ -110,11 +110,7 @@ func TestKakouneOrder(t *testing.T) {
 esac
 exec %[3]q "$@"`, late, arrived, polluxBinary), "")
 	settings := filepath.Join(w.home, ".config", "kak", "kakrc")
-	text, err := os.ReadFile(settings)
-	if err != nil {
-		t.Fatal(err)
-	}
-	systest.WriteFile(t, settings, strings.ReplaceAll(string(text), polluxBinary, slow))
+	systest.WriteFile(t, settings, strings.ReplaceAll(systest.ReadFile(t, settings), polluxBinary, slow))
 	opens := func(paths ...string) func(open []geminiide.File) bool {
 		return func(open []geminiide.File) bool {
 			return slices.EqualFunc(open, paths, func(f geminiide.File, path string) bool { return f.Path == path })
@@ -242,9 +238,7 @@ func TestHelix(t *testing.T) {
 	w := newWorld(t, silent)
 	path := w.file("it's $(touch x).txt", "one \U0001F600 two\nthree\n")
 	w.pollux("install", "helix", "--yes")
-	e := w.edit(func(p *editor.InitializeParams) { p.Diff = false })
-	c := e.dial()
-	w.env = append(w.env, e.env()...)
+	c := w.seat(false).cli
 	s := w.bare("hx", path)
 	s.see("three")
 	s.keys("w")
