@@ -327,9 +327,7 @@ func bridgeCancels(t *testing.T, c *bridgeClient) {
 		t.Error("a cancelled call has a result")
 	}
 	if runner(t) == agent.Spawned {
-		for _, pid := range running {
-			waitGone(t, pid)
-		}
+		waitGone(t, running...)
 	}
 	c.call("query", map[string]any{"prompt": "free or hang?"}).want(t, false, "free again")
 }

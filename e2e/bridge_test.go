@@ -142,9 +142,7 @@ func (w *world) wantNothingLeft(c *bridgeClient) {
 	if w.runtime != "" {
 		w.pollux("pool", "stop")
 	}
-	for _, p := range append(below, pid) {
-		waitEnded(w.t, p)
-	}
+	waitEnded(w.t, append(below, pid)...)
 	left, err := filepath.Glob(filepath.Join(w.tmp(), "pollux-bridge-*"))
 	if err != nil || len(left) > 0 {
 		w.t.Errorf("the bridge left %v, %v", left, err)
@@ -410,9 +408,7 @@ func bridgeLeavesNoCLI(t *testing.T) {
 			w.request(func(fakemodel.Request) bool { return true })
 			running := children(t, c.cmd.Process.Pid)
 			end(c)
-			for _, pid := range running {
-				waitGone(t, pid)
-			}
+			waitGone(t, running...)
 			if name == "killed" { // the next bridge removes what this one could not
 				killed, _ := filepath.Glob(filepath.Join(w.tmp(), "pollux-bridge-*"))
 				w.bridge().call("ping", nil)

@@ -99,9 +99,7 @@ func (w *world) screenOf(columns, lines int, env []string, argv ...string) scree
 		all := append(children(w.t, s.PID), s.PID) // the shell may end before the agent in it
 		all = slices.DeleteFunc(all, w.isDaemon)
 		s.Close()
-		for _, pid := range all {
-			waitEnded(w.t, pid)
-		}
+		waitEnded(w.t, all...)
 	})
 	return screen{s, w}
 }
@@ -397,9 +395,7 @@ func claudeSession(t *testing.T) {
 		if _, err := e.Accept(w.context(), editor.DiffAccept{ID: second.ID, Content: "both\n", Overwrite: res.Version}); err != nil {
 			t.Fatal(err)
 		}
-		if got := written(t, gemini, path); got != "both\n" {
-			t.Errorf("Gemini CLI receives %q", got)
-		}
+		wantSaved(t, gemini, path, "both\n")
 	})
 	// A companion that restarts has the same port and token, and the agent comes back.
 	step(t, "restart", func(t *testing.T) {

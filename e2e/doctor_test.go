@@ -557,9 +557,7 @@ func TestInterruptedCommandsLeaveNothing(t *testing.T) {
 			waitFor(t, "its children", func() bool { below = children(t, cmd.Process.Pid); return len(below) > 0 })
 			cmd.Process.Signal(syscall.SIGTERM)
 			cmd.Wait()
-			for _, pid := range below {
-				waitGone(t, pid)
-			}
+			waitGone(t, below...)
 			for _, pattern := range []string{"pollux-*", "px*"} {
 				if left, _ := filepath.Glob(filepath.Join(p.tmp(), pattern)); len(left) > 0 {
 					t.Errorf("left behind: %v", left)

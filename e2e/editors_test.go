@@ -278,12 +278,11 @@ func wantAccepted(t *testing.T, c *client.CLI, want string) {
 	}
 }
 
-// written waits as accepted does and then writes the file, as the CLI does.
-func written(t *testing.T, c *client.CLI, path string) string {
+// wantSaved waits as wantAccepted does and then writes the file, as the CLI does.
+func wantSaved(t *testing.T, c *client.CLI, path, want string) {
 	t.Helper()
-	text := accepted(t, c)
-	systest.WriteFile(t, path, text)
-	return text
+	wantAccepted(t, c, want)
+	systest.WriteFile(t, path, want)
 }
 
 // told waits until the companion sends matching open files.
@@ -481,9 +480,7 @@ func TestEditorEveryWayOut(t *testing.T) {
 			t.Logf("%q", keys)
 			again()
 			d.press(keys...)
-			if text := written(t, c, path); text != "one\ntwo\n" {
-				t.Errorf("%q: accepted %q", keys, text)
-			}
+			wantSaved(t, c, path, "one\ntwo\n")
 			d.until(d.State.Shown, "")
 		}
 		for _, keys := range h.rejects {
@@ -516,9 +513,7 @@ func TestEditorBytes(t *testing.T) {
 			}
 			d.shows(path)
 			d.command("accept")
-			if got := written(t, c, path); got != text {
-				t.Errorf("%q came back as %q", text, got)
-			}
+			wantSaved(t, c, path, text)
 			d.until(d.State.Shown, "")
 		}
 		// A new file, and a file with many lines.
@@ -555,9 +550,7 @@ func TestVimEncoding(t *testing.T) {
 		const text = "naïve → 日本\n"
 		d.review(c, path, text)
 		d.command("accept")
-		if got := written(t, c, path); got != text {
-			t.Errorf("%q came back as %q", text, got)
-		}
+		wantSaved(t, c, path, text)
 	})
 	t.Run("changed while Pollux runs", func(t *testing.T) {
 		d, c, _ := waits(t, kindOf("vim"), "one\n", "naïve\n")
@@ -596,9 +589,7 @@ func TestEditorHunks(t *testing.T) {
 			d.press(h.acceptHunk...)
 			d.holds(d.State.Proposal, "a\nb\nc\nd\nE\nf")
 			d.press(h.accepts[0]...)
-			if text := written(t, c, path); text != "a\nb\nc\nd\nE\nf" {
-				t.Errorf("%s: accepted %q", view.name, text)
-			}
+			wantSaved(t, c, path, "a\nb\nc\nd\nE\nf")
 			d.until(d.State.Shown, "")
 		}
 	})
@@ -709,9 +700,7 @@ func TestEditorCompares(t *testing.T) {
 			d.shows(path)
 		}
 		d.press(h.accepts[0]...)
-		if text := accepted(t, c); text != "proposed\n" {
-			t.Errorf("accepted %q", text)
-		}
+		wantAccepted(t, c, "proposed\n")
 	})
 }
 
@@ -756,8 +745,7 @@ func TestEditorDirtyBuffer(t *testing.T) {
 		d.review(c, path, "two\n")
 		d.see("dirty")
 		d.command("accept")
-		accepted(t, c)
-		d.file("a.txt", "two\n") // as the CLI does
+		wantSaved(t, c, path, "two\n")
 		d.see("unsaved changes are kept")
 		d.holds(d.State.Buffer("a.txt"), "dirty\none\n")
 		d.wantFile(path, "two\n")
@@ -775,7 +763,7 @@ func TestEditorNewFile(t *testing.T) {
 		d.review(c, path, "one\ntwo\n")
 		d.command("accept")
 		systest.MakeDir(t, filepath.Dir(path))
-		written(t, c, path)
+		wantSaved(t, c, path, "one\ntwo\n")
 		d.holds(d.State.Buffer(filepath.Base(path)), "one\ntwo\n")
 		d.press(h.change...)
 		d.press(h.save...)
@@ -1104,7 +1092,7 @@ func TestEditorNarrow(t *testing.T) {
 			}
 			d.enter()
 			d.press(h.accepts[0]...)
-			written(t, c, path)
+			wantSaved(t, c, path, fmt.Sprintln(width))
 			d.see("accepted: file.txt")
 			d.until(d.State.Shown, "")
 		}
@@ -1121,7 +1109,7 @@ func TestEditorNarrow(t *testing.T) {
 		d.propose(c2, dirty, "two\n")
 		d.until(d.State.Waiting, "2")
 		d.command("accept")
-		written(t, c, path)
+		wantSaved(t, c, path, "two\n")
 		d.shows(dirty)
 		d.see("unsaved changes: they are kept")
 		d.command("reject") // without an Enter before it
@@ -1607,9 +1595,7 @@ func TestEditorEnds(t *testing.T) {
 					send(t, d.PID, signals[end])
 				}
 				received(t, c, "a rejection", rejected)
-				for _, pid := range below {
-					waitGone(t, pid)
-				}
+				waitGone(t, below...)
 				if left := d.left(); len(left) > 0 {
 					t.Errorf("left behind: %v", left)
 				}
@@ -1656,9 +1642,7 @@ func TestEditorQuitsGently(t *testing.T) {
 				})
 				send(t, d.PID, signals["SIGHUP"])
 			}
-			for _, pid := range append(below, d.PID) {
-				waitGone(t, pid)
-			}
+			waitGone(t, append(below, d.PID)...)
 			if _, err := os.Stat(done); err != nil && !tt.hangup {
 				t.Errorf("the stub was killed: %v", err)
 			}

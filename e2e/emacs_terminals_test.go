@@ -184,15 +184,11 @@ func TestEmacsTerminals(t *testing.T) {
 		}
 		next := start()
 		d.ask(`(kill-buffer (pollux--terminal))`)
-		for _, pid := range next {
-			waitGone(t, pid)
-		}
+		waitGone(t, next...)
 		last := start()
 		leave()
 		d.press(emacsHands.quit...)
-		for _, pid := range append(last, d.PID) {
-			waitGone(t, pid)
-		}
+		waitGone(t, append(last, d.PID)...)
 	})
 }
 

@@ -238,9 +238,7 @@ func TestEmacsDaemon(t *testing.T) {
 	shows(last)
 	next(last)
 	last.press("C-c", "C-c")
-	if text := written(t, c, path); text != "two\n" {
-		t.Errorf("accepted %q", text)
-	}
+	wantSaved(t, c, path, "two\n")
 }
 
 // Ediff takes all windows. They come back when it ends, or when the user has decided: the control
@@ -275,9 +273,7 @@ func TestEmacsEdiff(t *testing.T) {
 	d.shows(path)
 	d.enter()
 	d.press("C-c", "C-c")
-	if text := written(t, c, path); text != "two\n" {
-		t.Errorf("accepted %q", text)
-	}
+	wantSaved(t, c, path, "two\n")
 	d.until(d.State.Shown, "")
 	gone(2)
 

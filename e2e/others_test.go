@@ -210,9 +210,7 @@ vim.keymap.set("x", "gA", vim.lsp.buf.range_code_action or vim.lsp.buf.code_acti
 	s.see("Gemini CLI proposes a change to a.txt")
 	s.keys("2")
 	s.press("Enter")
-	if got := accepted(t, c); got != "two\n" {
-		t.Errorf("accepted %q", got)
-	}
+	wantAccepted(t, c, "two\n")
 	if err := c.OpenDiff(w.context(), path, "three\n"); err != nil {
 		t.Fatal(err)
 	}

@@ -78,9 +78,7 @@ func (f farPool) end(c *bridgeClient) {
 	pids := append(children(f.t, c.cmd.Process.Pid), children(f.t, f.onlyPool().PID)...)
 	c.leave()
 	f.pollux("pool", "stop")
-	for _, pid := range pids {
-		waitEnded(f.t, pid)
-	}
+	waitEnded(f.t, pids...)
 }
 
 // renames is a model that renames a function with the CLI's tools.

@@ -37,9 +37,7 @@ func (w *world) usePool() {
 	w.t.Cleanup(func() {
 		defer os.RemoveAll(dir)
 		w.pollux("pool", "stop")
-		for _, pid := range w.processes() {
-			waitEnded(w.t, pid)
-		}
+		waitEnded(w.t, w.processes()...)
 		for _, pattern := range []string{
 			filepath.Join(dir, "pool-*"), filepath.Join(dir, "*lock*"), filepath.Join(w.tmp(), "pollux-bridge-*"), races + ".*",
 		} {

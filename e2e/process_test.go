@@ -87,17 +87,21 @@ func children(t *testing.T, pid int) (all []int) {
 	return all
 }
 
-// waitGone waits until a process that is not our child has exited, and its parent knows.
-func waitGone(t *testing.T, pid int) {
+// waitGone waits until processes that are not our children have exited, and their parents know.
+func waitGone(t *testing.T, pids ...int) {
 	t.Helper()
-	waitFor(t, fmt.Sprintf("the end of process %d", pid), func() bool { return !proc.Alive(pid) })
+	for _, pid := range pids {
+		waitFor(t, fmt.Sprintf("the end of process %d", pid), func() bool { return !proc.Alive(pid) })
+	}
 }
 
-// waitEnded waits until a process has exited whose parent is gone. Process 1 may notice that
+// waitEnded waits until processes have exited whose parents are gone. Process 1 may notice that
 // a second later.
-func waitEnded(t *testing.T, pid int) {
+func waitEnded(t *testing.T, pids ...int) {
 	t.Helper()
-	waitFor(t, fmt.Sprintf("the end of process %d", pid), func() bool { return proc.Ended(pid) })
+	for _, pid := range pids {
+		waitFor(t, fmt.Sprintf("the end of process %d", pid), func() bool { return proc.Ended(pid) })
+	}
 }
 
 // waitFor waits until a condition is true.

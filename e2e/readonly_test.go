@@ -153,9 +153,7 @@ func TestVimProtectsFiles(t *testing.T) {
 				d.enter()
 				d.press(vimHands.edit...)
 				d.press(accept...)
-				if text := written(t, c, path); text != "mine\none\ntwo\n" {
-					t.Errorf("accepted %q", text)
-				}
+				wantSaved(t, c, path, "mine\none\ntwo\n")
 				d.holds(d.State.Buffer("a.txt"), "mine\none\ntwo\n")
 				d.until("getbufvar('a.txt', '&readonly') .. getbufvar('a.txt', '&modifiable')", map[string]string{"-R": "11", "-M": "00"}[flag])
 			})

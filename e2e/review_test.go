@@ -71,9 +71,7 @@ func TestReviewInATerminal(t *testing.T) {
 	s.keys("u")
 	s.see("~THREE")
 	s.keys("y")
-	if got := accepted(t, s.cli); got != "ONE\ntwo\nthree\n" {
-		t.Errorf("accepted %q", got)
-	}
+	wantAccepted(t, s.cli, "ONE\ntwo\nthree\n")
 	s.see("No pending changes")
 
 	s.open(path, "no\n")
@@ -102,9 +100,7 @@ func TestReviewInATerminal(t *testing.T) {
 	s.see("has changed on disk")
 	s.see("o overwrite the file")
 	s.keys("o")
-	if got := accepted(t, s.cli); got != "mine\n" {
-		t.Errorf("accepted %q", got)
-	}
+	wantAccepted(t, s.cli, "mine\n")
 	s.see("accepted")
 	s.keys("q")
 	waitGone(t, s.PID)
@@ -123,9 +119,7 @@ func TestReviewWithAnEditor(t *testing.T) {
 	s.keys("e")
 	s.see("edited in txt")
 	s.keys("y")
-	if got := accepted(t, s.cli); got != "edited in txt at +3\n" {
-		t.Errorf("accepted %q", got)
-	}
+	wantAccepted(t, s.cli, "edited in txt at +3\n")
 	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(w.project), "tmp", "pollux-edit-*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
@@ -200,9 +194,7 @@ func (w *world) popup(assignments ...string) *seat {
 	s := &seat{screen: w.screen(nil, "env", "-u", "TMUX", "tmux", "-f", "/dev/null", "-S", inner, "new-session", command)}
 	t.Cleanup(func() {
 		exec.Command("tmux", "-S", inner, "kill-server").Run()
-		for _, pid := range w.processes() {
-			waitGone(t, pid)
-		}
+		waitGone(t, w.processes()...)
 	})
 	waitFor(t, "the CLI", func() bool { _, err := os.Stat(env); return err == nil })
 	text, err := os.ReadFile(env)
@@ -263,7 +255,5 @@ func TestReviewPopupWhileTyping(t *testing.T) {
 	<-held
 	s.see("y accept") // the keyboard is at rest, and nothing was decided
 	s.keys("y")
-	if got := accepted(t, s.cli); got != "new\n" {
-		t.Errorf("accepted %q", got)
-	}
+	wantAccepted(t, s.cli, "new\n")
 }

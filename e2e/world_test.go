@@ -198,9 +198,7 @@ func newLoneWorld(t *testing.T, script fakemodel.Script) *world {
 	w := &world{t: t, binary: polluxBinary, project: filepath.Join(root, "project"), home: filepath.Join(root, "home")}
 	// A process that has not ended yet would write to the home that the test removes.
 	t.Cleanup(func() {
-		for _, pid := range w.processes() {
-			waitEnded(t, pid)
-		}
+		waitEnded(t, w.processes()...)
 	})
 	tmp := filepath.Join(root, "tmp")
 	state := filepath.Join(".local", "state", "pollux")
