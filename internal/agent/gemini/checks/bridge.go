@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"pollux/internal/agent"
@@ -52,14 +51,14 @@ func (g *CLI) Bridge(ctx context.Context, c *doctor.Checker) {
 	if c.Failed("auth", "disk") || ctx.Err() != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
-	defer cancel()
-	took, err := g.Probe(ctx, gemini.Agent(), program, c.Dir, g.Wall)
-	checkStart(c, took, err)
+	g.checkStart(ctx, c, program)
 }
 
-// checkStart reports how a warm process started.
-func checkStart(c *doctor.Checker, took time.Duration, err error) {
+// checkStart reports whether a warm process starts.
+func (g *CLI) checkStart(ctx context.Context, c *doctor.Checker, program agent.Program) {
+	ctx, cancel := context.WithTimeoutCause(ctx, probeTimeout, fmt.Errorf("it was not ready in %.0f s", probeTimeout.Seconds()))
+	defer cancel()
+	took, err := g.Probe(ctx, gemini.Agent(), program, c.Dir, g.Wall)
 	var fault *agent.Error
 	switch {
 	case err == nil:
@@ -67,10 +66,8 @@ func checkStart(c *doctor.Checker, took time.Duration, err error) {
 	case errors.As(err, &fault) && fault.Kind == agent.Auth:
 		c.Fail("auth", "", "%s", doctor.Short(err.Error()))
 	default:
-		slow := fmt.Sprintf("it was not ready in %.0f s", probeTimeout.Seconds())
-		reason := doctor.Short(strings.Replace(err.Error(), context.DeadlineExceeded.Error(), slow, 1))
 		const next = "run `gemini` in a terminal to see what it says; GEMINI_RUNNER=spawn works without a warm process"
-		c.Warn("warm", next, "no warm process is available, so each call starts Gemini CLI again: %s", reason)
+		c.Warn("warm", next, "no warm process is available, so each call starts Gemini CLI again: %s", doctor.Short(err.Error()))
 	}
 }
 

@@ -6,7 +6,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"pollux/internal/agent"
 	"pollux/internal/agent/gemini/settings"
 	"pollux/internal/doctor"
 	"pollux/internal/hostile"
@@ -41,11 +44,15 @@ func TestHostileEnvFile(t *testing.T) {
 
 // A Gemini CLI that takes too long to start is described in words, not as an error of Go.
 func TestSlowStart(t *testing.T) {
-	check := func(_ context.Context, c *doctor.Checker) {
-		checkStart(c, 0, fmt.Errorf("no answer to initialize (%w): x", context.DeadlineExceeded))
-	}
-	found := doctor.Examine(t.Context(), doctor.Config{}, []doctor.Part{{Checks: []doctor.Check{check}}})
-	if f := found.Findings[0]; f.Check != "warm" || !strings.HasSuffix(f.Text, ": no answer to initialize (it was not ready in 60 s): x") {
-		t.Errorf("found %+v", f)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		g := &CLI{Probe: func(ctx context.Context, _ *agent.Agent, _ agent.Program, _ string, _ agent.Wall) (time.Duration, error) {
+			<-ctx.Done()
+			return 0, fmt.Errorf("no answer to initialize (%w): x", context.Cause(ctx))
+		}}
+		check := func(ctx context.Context, c *doctor.Checker) { g.checkStart(ctx, c, agent.Program{}) }
+		found := doctor.Examine(t.Context(), doctor.Config{}, []doctor.Part{{Checks: []doctor.Check{check}}})
+		if f := found.Findings[0]; f.Check != "warm" || !strings.HasSuffix(f.Text, ": no answer to initialize (it was not ready in 60 s): x") {
+			t.Errorf("found %+v", f)
+		}
+	})
 }
