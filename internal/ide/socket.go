@@ -39,13 +39,9 @@ func listenSocket(port int) (*socket, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: set POLLUX_RUNTIME_DIR to a short path of a directory you own", err)
 	}
-	return newSocket(path, l), nil
-}
-
-func newSocket(path string, l net.Listener) *socket {
 	s := &socket{path: path, listener: l}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	return s
+	return s, nil
 }
 
 // serve calls handle for each connection until the socket is closed.
