@@ -148,7 +148,7 @@ func bridgeReadsAndAnswers(t *testing.T, c *bridgeClient) {
 		return err
 	})
 	if state < 2 { // more than the settings of newWorld
-		t.Error("the CLI wrote no files of its own")
+		t.Error("the CLI did not write its own files")
 	}
 	if w.runtime != "" && wall.Available() == nil {
 		if status := w.pollux("pool", "status"); !strings.Contains(status, "the kernel keeps agents from changing files") {

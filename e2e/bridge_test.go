@@ -418,7 +418,7 @@ func bridgeLeavesNoCLI(t *testing.T) {
 					}
 				}
 			}
-			waitFor(t, "the end of the directories", func() bool {
+			waitFor(t, "the removal of its directories", func() bool {
 				left, _ := filepath.Glob(filepath.Join(w.tmp(), "pollux-bridge-*"))
 				return len(left) == 0 || name == "killed" && len(left) == 1
 			})

@@ -138,7 +138,7 @@ func TestCodex(t *testing.T) {
 		}
 		e := w.edit(nil)
 		waitNote(t, e, "another program (process "+strconv.Itoa(os.Getpid())+") answers Codex CLI's /ide")
-		other.Close() // and remove the socket
+		other.Close() // this removes the socket, too
 		waitNote(t, e, "")
 	})
 	// One companion owns the socket, and answers for the other one.

@@ -61,7 +61,7 @@ func (p *patient) unset(keys ...string) {
 	})
 }
 
-// settings replaces a part of the user's settings.
+// settings replaces text in Gemini CLI's settings.
 func (p *patient) settings(before, now string) {
 	p.t.Helper()
 	p.replaceHome(".gemini/settings.json", before, now)

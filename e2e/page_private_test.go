@@ -237,7 +237,8 @@ func TestPageSecretStaysInThePage(t *testing.T) {
 	onPage(t, ctx, shows("#path", "greet.go"), shows("#status", "1 connected"))
 }
 
-// Without the page secret, or from another origin, the server serves only the page's own files, which contain no user data.
+// Without the page secret, or from another origin, the server serves only the page's own
+// files, which contain no user data.
 func TestPageIsPrivate(t *testing.T) {
 	w := newWorld(t, silent)
 	e := w.edit(nil)

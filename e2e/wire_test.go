@@ -47,7 +47,8 @@ func TestConformanceSuite(t *testing.T) {
 			if o := r.In.Header.Get("Origin"); o != "" {
 				r.Out.Header.Set("Origin", strings.Replace(o, port(own), target.Port(), 1))
 			}
-			// Otherwise the proxy may lose an answer that comes before it has read the body's end.
+			// Read the body first: the proxy may lose an answer that arrives before it has read
+			// the end of the body.
 			body, err := io.ReadAll(r.In.Body)
 			if err != nil {
 				t.Error(err)

@@ -171,7 +171,7 @@ func untilTerminated(ctx context.Context) (context.Context, context.CancelFunc) 
 	return signal.NotifyContext(ctx, heeded(syscall.SIGTERM, syscall.SIGHUP)...)
 }
 
-// heeded leaves out a hangup that this process ignores since its start, because of nohup.
+// heeded leaves out SIGHUP if this process was started to ignore it, as with nohup.
 func heeded(signals ...os.Signal) []os.Signal {
 	return slices.DeleteFunc(slices.Clone(signals), func(s os.Signal) bool { return s == syscall.SIGHUP && signal.Ignored(s) })
 }
