@@ -59,8 +59,8 @@ install() {
 }
 # The releases that the tests run. A variable selects another one, for the tests too.
 gemini=${GEMINI_VERSION:-0.61.0}
-claude=${CLAUDE_VERSION:-2.1.330}
-codex=${CODEX_VERSION:-0.169.0}
+claude=${CLAUDE_VERSION:-2.1.332}
+codex=${CODEX_VERSION:-0.171.0}
 copilot=${COPILOT_VERSION:-1.0.102}
 opencode=${OPENCODE_VERSION:-1.18.33}
 qwen=${QWEN_VERSION:-0.24.4}

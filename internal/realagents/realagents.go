@@ -17,7 +17,7 @@ import (
 
 // versions are the tested releases.
 var versions = map[string]string{
-	"gemini": "0.61.0", "claude": "2.1.330", "codex": "0.169.0", "copilot": "1.0.102", "opencode": "1.18.33", "qwen": "0.24.4",
+	"gemini": "0.61.0", "claude": "2.1.332", "codex": "0.171.0", "copilot": "1.0.102", "opencode": "1.18.33", "qwen": "0.24.4",
 }
 
 // Version returns the release of an agent to run. A variable, such as GEMINI_VERSION, selects

@@ -1,7 +1,7 @@
 // Package claudeide lets Claude Code and opencode use a companion: MCP over a
 // WebSocket on loopback, found through a lock file in ~/.claude/ide.
 //
-// No contract is published. The package follows what Claude Code 2.1.330 and
+// No contract is published. The package follows what Claude Code 2.1.332 and
 // opencode 1.18.33 do; docs/CLAUDE-CODE.md says what users notice of it.
 package claudeide
 

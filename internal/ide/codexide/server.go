@@ -1,7 +1,7 @@
 // Package codexide lets Codex CLI use a companion: it answers what the user has open,
 // on the socket that Codex CLI asks with each prompt once its user has typed /ide.
 //
-// No contract is published. The package follows what Codex CLI 0.169.0 does, and
+// No contract is published. The package follows what Codex CLI 0.171.0 does, and
 // the public source of it and of older releases; docs/CODEX.md says what users notice of it.
 //
 // All companions of a user share the socket. One of them owns it, and asks the others
