@@ -52,7 +52,7 @@ var row = &agent.Agent{
 // [serverCommand] defines.
 var release = program.Release{
 	Name: "Codex CLI", Command: "codex", Variable: "CODEX_PATH", Packages: []string{"@openai/codex"},
-	Oldest: "0.169.0", Update: "npm install -g @openai/codex@latest", Try: "codex exec hello", Env: childEnv,
+	Oldest: "0.160.0", Update: "npm install -g @openai/codex@latest", Try: "codex exec hello", Env: childEnv,
 	Remedies: agent.Remedies{
 		agent.Unenforceable: {What: "Codex CLI's read-only sandbox does not work here", Next: "run `codex sandbox true` in a terminal to see why, or ask the administrator which permissions the system's settings of Codex CLI require"},
 		agent.Auth:          {What: "Codex CLI is not signed in", Next: "run `codex login` in a terminal; a provider of your own needs the variable that `env_key` names in config.toml"},

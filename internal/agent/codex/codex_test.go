@@ -225,7 +225,7 @@ func TestCommand(t *testing.T) {
 
 func TestVersions(t *testing.T) {
 	agenttest.WantVersions(t, row, map[string]agent.Kind{
-		"0.169.0": "", "0.169.0-linux-x64": "", "1.0.0": "", "0.168.9": agent.TooOld, "": agent.NoVersion,
+		"0.160.0": "", "0.160.0-linux-x64": "", "1.0.0": "", "0.159.9": agent.TooOld, "": agent.NoVersion,
 	})
 	_, err := row.Locate(agent.Source{Env: agent.Env{"PATH=" + t.TempDir()}})
 	agenttest.WantKind(t, err, agent.NotInstalled, "npm install -g @openai/codex")

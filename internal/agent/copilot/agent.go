@@ -17,7 +17,7 @@ import (
 // release is the first one known to be read-only with the settings of this package.
 var release = program.Release{
 	Name: "Copilot CLI", Command: "copilot", Variable: "COPILOT_PATH", Packages: []string{pkg, pkg + "-" + program.Platform()},
-	Oldest: "1.0.102", Update: "copilot update", Try: "copilot -p hello", Env: childEnv,
+	Oldest: "1.0.92", Update: "copilot update", Try: "copilot -p hello", Env: childEnv,
 	Remedies: agent.Remedies{
 		agent.Unenforceable: {What: "Copilot CLI would run code of this project", Next: "remove that file, or ask another agent"},
 		agent.Auth:          {What: "Copilot CLI is not logged in", Next: "run `copilot login` in a terminal, or set COPILOT_GITHUB_TOKEN in the environment of Pollux"},

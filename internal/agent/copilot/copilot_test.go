@@ -131,7 +131,7 @@ func TestTool(t *testing.T) {
 
 func TestVersions(t *testing.T) {
 	agenttest.WantVersions(t, row, map[string]agent.Kind{
-		"1.0.102": "", "1.0.102-1": "", "1.1.0": "", "2.0.0": "", "1.0.99": agent.TooOld, "0.0.500": agent.TooOld, "": agent.NoVersion,
+		"1.0.92": "", "1.0.102-1": "", "1.1.0": "", "2.0.0": "", "1.0.91": agent.TooOld, "0.0.500": agent.TooOld, "": agent.NoVersion,
 	})
 }
 

@@ -33,7 +33,7 @@ type Release struct {
 	// Variable the one that overrides it. Packages are the npm packages that it may be a part of.
 	Name, Command, Variable string
 	Packages                []string
-	// Oldest is that release, such as "1.0.102".
+	// Oldest is that release, such as "1.0.92".
 	Oldest string
 	// Update is the command that installs a newer release. Try is one that asks the agent a
 	// question in a terminal.
