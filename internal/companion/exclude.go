@@ -13,8 +13,6 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/go-git/go-git/v5/plumbing/format/gitignore"
-
 	"pollux/internal/paths"
 	"pollux/internal/sys/disk"
 )
@@ -64,10 +62,10 @@ type ignoreSource struct {
 }
 
 type ignoreFile struct {
-	state    fileState
-	patterns []gitignore.Pattern
-	cost     int
-	// incomplete is set if the file has too many rules; patterns is then empty.
+	state fileState
+	rules []rule
+	cost  int
+	// incomplete is set if the file has too many rules; rules is then empty.
 	incomplete bool
 }
 
@@ -131,25 +129,41 @@ func (x *excluder) match(path string, roots []string) bool {
 var hashSeed = maphash.MakeSeed()
 
 // decide applies the sources' rules, the least specific first, to a path, given the keys of
-// its parts. The last match wins.
+// its parts. For each directory above the file and then for the file itself, the last match wins.
+// As for git, nothing in an excluded directory is included again.
 func (x *excluder) decide(sources []ignoreSource, parts []string) (excluded bool, err error) {
 	left := maxDecisionCost
-	for _, s := range slices.Backward(sources) {
-		f, err := x.read(s)
-		if err != nil {
+	files := make([]*ignoreFile, len(sources))
+	for i, s := range sources {
+		if files[i], err = x.read(s); err != nil {
 			return true, err
 		}
-		left -= f.cost
-		if f.incomplete || left < 0 {
+		left -= files[i].cost
+		if files[i].incomplete || left < 0 {
 			return true, nil
 		}
-		for _, p := range slices.Backward(f.patterns) {
-			if result := p.Match(parts[s.depth:], false); result != gitignore.NoMatch {
-				return result == gitignore.Exclude, nil
-			}
+	}
+	for n := 1; n <= len(parts); n++ {
+		if ruled(sources, files, parts[:n], n < len(parts)) {
+			return true, nil
 		}
 	}
 	return false, nil
+}
+
+// ruled reports whether the rules exclude a file or a directory itself.
+func ruled(sources []ignoreSource, files []*ignoreFile, parts []string, dir bool) bool {
+	for i, f := range slices.Backward(files) {
+		if sources[i].depth >= len(parts) {
+			continue
+		}
+		for _, r := range slices.Backward(f.rules) {
+			if r.matches(parts[sources[i].depth:], dir) {
+				return !r.include
+			}
+		}
+	}
+	return false
 }
 
 // sources returns the ignore files that exist for a file, the least specific
@@ -331,9 +345,9 @@ func (f *ignoreFile) parse(data []byte, key func(string) string) {
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
-		f.patterns = append(f.patterns, gitignore.ParsePattern(key(line), nil))
+		f.rules = append(f.rules, newRule(key(line)))
 	}
-	f.patterns = slices.Clip(f.patterns)
+	f.rules = slices.Clip(f.rules)
 }
 
 // secretNames are patterns of base names; secretDirs are directories whose

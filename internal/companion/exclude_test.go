@@ -16,7 +16,7 @@ import (
 // rules counts what an excluder keeps.
 func (x *excluder) rules() (n int) {
 	for _, f := range x.files {
-		n += len(f.patterns)
+		n += len(f.rules)
 	}
 	return n
 }
