@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -285,11 +286,16 @@ func TestPanel(t *testing.T) {
 	}
 }
 
-// A long panel comes in parts. Its structured content, which has no parts, has the beginnings.
+// A long panel comes in parts. Its structured content, which some clients show instead, has the
+// beginnings, and says how to get the rest. It is whole if the panel fits into one part.
 func TestLongPanel(t *testing.T) {
 	long := strings.Repeat("ä", 20_000)
-	b := newTestBridge(t, answering(long), threeAgents(map[string]agent.Runner{"beta": answering("short")}, "gemini", "beta"))
-	result, text := callTool(t, connect(t, b, "a client"), "query", `{"prompt":"x","agents":["gemini","beta"]}`)
+	say := long
+	b := newTestBridge(t, script(func(context.Context, agent.Request, func(agent.Event)) (agent.Result, error) {
+		return agent.Result{Answer: say}, nil
+	}), threeAgents(map[string]agent.Runner{"beta": answering("short")}, "gemini", "beta"))
+	s := connect(t, b, "a client")
+	result, text := callTool(t, s, "query", `{"prompt":"x","agents":["gemini","beta"]}`)
 	data, err := json.Marshal(result.StructuredContent)
 	var content struct{ Answers []PanelAnswer }
 	if err != nil || json.Unmarshal(data, &content) != nil || len(data) > defaultPage.bytes || len(text) > defaultPage.bytes {
@@ -299,8 +305,16 @@ func TestLongPanel(t *testing.T) {
 	if !strings.HasPrefix(long, cut.Text) || cut.Text == "" || len(cut.Notes) != 1 || whole.Text != "short" || len(whole.Notes) != 0 {
 		t.Errorf("the content is %s", data)
 	}
-	if result.Meta["chunk"] == nil {
-		t.Errorf("the whole text is not in parts: %v", result.Meta)
+	chunk, _ := result.Meta["chunk"].(map[string]any)
+	if next := fmt.Sprintf(`fetch-chunk {"cacheKey":"%v","chunkIndex":1}`, chunk["cacheKey"]); !strings.Contains(cut.Notes[0], next) {
+		t.Errorf("%s does not say how to get the rest: %v", cut.Notes[0], result.Meta)
+	}
+
+	say = long[:defaultPage.bytes*3/4]
+	result, _ = callTool(t, s, "query", `{"prompt":"x","agents":["gemini","beta"]}`)
+	data, err = json.Marshal(result.StructuredContent)
+	if err != nil || json.Unmarshal(data, &content) != nil || content.Answers[0].Text != say || len(content.Answers[0].Notes) != 0 || result.Meta["chunk"] != nil {
+		t.Errorf("%v, and the content is %s, %v", result.Meta, data, err)
 	}
 }
 

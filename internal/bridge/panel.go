@@ -132,13 +132,16 @@ func (s *Server) panelResult(answers []PanelAnswer, cancelled bool) *mcp.Result 
 		meta.DurationMs = max(meta.DurationMs, a.Meta.DurationMs)
 	}
 	r := s.result(Answer{Text: strings.TrimSpace(text.String()), Meta: meta}, nil)
-	// The structured content has no pages, so it has room for the beginnings only.
+	// Some clients show their model only the structured content. It has no pages: if the text has
+	// several, it has the beginnings, and says how to get the rest.
+	chunk, paged := r.Meta["chunk"].(map[string]any)
 	room := (pageOf(s.client()).bytes - notesRoom) / len(answers)
 	beginnings := slices.Clone(answers)
 	for i, a := range answers {
-		if len(a.Text) > room {
+		if paged && len(a.Text) > room {
 			beginnings[i].Text = strings.ToValidUTF8(a.Text[:room], "")
-			beginnings[i].Notes = append(slices.Clone(a.Notes), "the text is cut here: the parts of the result have all of it")
+			beginnings[i].Notes = append(slices.Clone(a.Notes), fmt.Sprintf(
+				`the text is cut here: for all answers, in %d parts, call fetch-chunk {"cacheKey":"%s","chunkIndex":1}`, chunk["total"], chunk["cacheKey"]))
 		}
 	}
 	r.Structured = map[string]any{"answers": beginnings}
