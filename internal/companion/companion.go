@@ -371,6 +371,7 @@ func (c *Companion) fileChanged(path string, now fileState) {
 		w.noticed = w.noticed || w.named(path) && now != w.before
 	}
 	c.notifyLocked(editor.MethodFileChanged, editor.FileChanged{Path: path})
+	c.store.change(func() {}) // agents receive only files that exist
 }
 
 // surfacesLocked returns the attached clients that show diffs.

@@ -58,9 +58,12 @@ func newStore(exclude func(string) bool, maxFiles int, changed func()) *store {
 	return s
 }
 
-// update replaces what a source has open.
+// update replaces what a source has open. A snapshot without trusted keeps the earlier value.
 func (s *store) update(source any, snap editor.Snapshot) {
-	s.change(func() { s.sources[source] = snapshot{snap, time.Now().UnixMilli()} })
+	s.change(func() {
+		snap.Trusted = cmp.Or(snap.Trusted, s.sources[source].Trusted)
+		s.sources[source] = snapshot{snap, time.Now().UnixMilli()}
+	})
 }
 
 // forget drops a source whose client has left.

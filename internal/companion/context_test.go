@@ -207,6 +207,21 @@ func TestTrustOnlyWhenTold(t *testing.T) {
 	}
 }
 
+// An editor sends trusted only if it has changed.
+func TestTrustIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore(none, 0, func() {})
+		yes, no := true, false
+		for _, step := range []struct{ sent, want *bool }{{nil, nil}, {&yes, &yes}, {nil, &yes}, {&no, &no}, {nil, &no}} {
+			s.update("editor", editor.Snapshot{Trusted: step.sent})
+			time.Sleep(time.Second)
+			if got := s.context().Trusted; got != step.want {
+				t.Errorf("isTrusted = %v after %v, want %v", got, step.sent, step.want)
+			}
+		}
+	})
+}
+
 func TestEventsKeepASnapshot(t *testing.T) {
 	p := files(t, "a", "b")
 	synctest.Test(t, func(t *testing.T) {
@@ -351,4 +366,37 @@ func TestEOL(t *testing.T) {
 			t.Errorf("eol(%q) = %q, want %q", text, got, want)
 		}
 	}
+}
+
+// Agents receive only files that exist, also without an event of the editor.
+func TestDeletedFileIsNotOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBare(t)
+		v := b.view(t)
+		there, later := b.file(t, "there"), b.dir+"/later"
+		v.Update(editor.Snapshot{Files: []editor.File{{Path: there, Active: true, Focused: 2}, {Path: later, Focused: 1}}})
+		files := func(want ...string) {
+			t.Helper()
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			var got []string
+			for _, f := range b.Context().Files {
+				got = append(got, f.Path)
+			}
+			if fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("the files are %v, want %v", got, want)
+			}
+		}
+		files(there)
+		systest.Remove(t, there) // before an agent is there
+		b.connect(t, newFakeSession())
+		files()
+		systest.WriteFile(t, there, "x\n")
+		files(there)
+		systest.Remove(t, there)
+		systest.WriteFile(t, later, "x\n")
+		files(later)
+		systest.WriteFile(t, there, "x\n")
+		files(there, later)
+	})
 }

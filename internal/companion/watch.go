@@ -165,6 +165,7 @@ func (w *watcher) look() (again <-chan time.Time, over bool) {
 
 	if active && !w.active {
 		c.outside.forget()
+		c.store.change(func() {}) // open files may have been removed
 	}
 	w.active = active
 	on := active || w.more > 0
