@@ -23,6 +23,7 @@ func TestChanges(t *testing.T) {
 		"a.txt": "one\ntwo\nthree\ntwo\n", "crlf.txt": "one\r\ntwo\r\nthree\r\n", "open.txt": "one\ntwo",
 		"doc.md": "# Title\n\nSome words, and more.\n\n```sh\nls\n```\n", "at.py": "@a\ndef f(): pass\n", "blank.txt": "a\n\nb\n",
 		"list.pl": "f(@l);\n", "mixed.txt": "one\ntwo\r\nthree\r\nfour\n", "void.txt": "",
+		"mark.txt": "\ufeffone\ntwo\n",
 	}
 	for _, test := range []struct {
 		name, answer string
@@ -52,6 +53,10 @@ func TestChanges(t *testing.T) {
 		{name: "escaped, not to be told apart", answer: "**NEW FILE: x.pl**\n===NEW===\nf(\\@l);\n===END===", words: []string{"may mean @ or be meant literally", "ask again without @"}},
 		{name: "not sent", answer: changetest.Block("at.py:2-2", "def f(): pass", `x = "\@"`), file: "at.py", want: "@a\nx = \"\\@\"\n"},
 		{name: "mixed line endings", answer: changetest.Block("mixed.txt:1-1", "one", "1\n1b") + changetest.Block("mixed.txt:3-3", "three", "3\n3b"), file: "mixed.txt", want: "1\n1b\ntwo\r\n3\r\n3b\r\nfour\n"},
+		{name: "a byte order mark", answer: changetest.Block("mark.txt:1-1", "one", "1"), file: "mark.txt", want: "\ufeff1\ntwo\n"},
+		{name: "a byte order mark, bare", answer: changetest.Block("mark.txt", "one", "1"), file: "mark.txt", want: "\ufeff1\ntwo\n"},
+		{name: "a byte order mark in the answer", answer: changetest.Block("mark.txt:1-1", "\ufeffone", "1"), file: "mark.txt", want: "\ufeff1\ntwo\n"},
+		{name: "a byte order mark before", answer: changetest.Block("mark.txt:2-2", "two", "2"), file: "mark.txt", want: "\ufeffone\n2\n"},
 		{name: "an empty file", answer: "**FILE: void.txt**\n===OLD===\n===NEW===\nx\ny\n===END===", file: "void.txt", want: "x\ny\n"},
 		{name: "an empty file's first line", answer: "**FILE: void.txt:1-1**\n===OLD===\n\n===NEW===\nx\n===END===", file: "void.txt", want: "x\n"},
 		{name: "a code block before", answer: "Like so:\n```\nx\n```\n" + changetest.Block("a.txt:1-1", "one", "1"), file: "a.txt", want: "1\ntwo\nthree\ntwo\n", response: "Like so:\n```\nx\n```"},

@@ -92,7 +92,7 @@ func readFile(dir, path string, create bool) (*file, error) {
 	if crlf := strings.Count(f.text, "\r\n"); crlf > 0 && 2*crlf >= strings.Count(f.text, "\n") {
 		f.eol = "\r\n"
 	}
-	f.lines = trimmed(hunk.Split(f.text))
+	f.lines = trimmed(hunk.Split(strings.TrimPrefix(f.text, bom))) // agents read files without it
 	return f, nil
 }
 
@@ -108,6 +108,10 @@ var backslashed = []string{".pl", ".pm", ".t", ".tex", ".sty", ".cls", ".ltx", "
 // character.
 func (f *file) place(b block, unescape func(string) string) (e Edit, err error) {
 	e = Edit{Path: f.path, Create: b.create}
+	if len(b.old) > 0 {
+		b.old = slices.Clone(b.old)
+		b.old[0] = strings.TrimPrefix(b.old[0], bom) // as in f.lines
+	}
 	if !b.create {
 		err = f.find(b, &e)
 	}
@@ -243,7 +247,7 @@ func (f *file) apply() string {
 
 // diff returns the edits as a diff for git.
 func (f *file) diff(prefix string) (string, error) {
-	text := f.apply()
+	text := keepMark(f.text, f.apply())
 	if text == f.text && !f.create {
 		return "", nil
 	}

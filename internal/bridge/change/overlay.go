@@ -113,7 +113,7 @@ func (o *Overlay) Write(name, text string) error {
 		f.written = true
 		o.order = append(o.order, path)
 	}
-	f.after = keepLineEndings(f.before, text)
+	f.after = keepLineEndings(f.before, keepMark(f.before, text))
 	return nil
 }
 
@@ -169,6 +169,16 @@ func between(path, before, after string) (all []Edit) {
 		all = append(all, e)
 	}
 	return all
+}
+
+const bom = "\uFEFF"
+
+// keepMark returns text with the byte order mark of the text before: agents read files without it.
+func keepMark(before, text string) string {
+	if strings.HasPrefix(before, bom) && text != "" && !strings.HasPrefix(text, bom) {
+		return bom + text
+	}
+	return text
 }
 
 // keepLineEndings returns text with the line endings of the text before. Unchanged

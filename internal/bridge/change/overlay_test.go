@@ -82,6 +82,28 @@ func TestOverlay(t *testing.T) {
 	}
 }
 
+// A file keeps its byte order mark, which agents do not see.
+func TestOverlayKeepsTheMark(t *testing.T) {
+	for _, test := range [][3]string{
+		{"\ufeffa\nb\n", "a\nB\n", "\ufeffa\nB\n"},
+		{"\ufeffa\r\nb\n", "a\nB\n", "\ufeffa\r\nB\n"},
+		{"\ufeffa\n", "\ufeffA\n", "\ufeffA\n"},
+		{"\ufeffa\n", "", ""},
+		{"a\n", "A\n", "A\n"},
+	} {
+		dir := systest.Dir(t)
+		path := filepath.Join(dir, "f.txt")
+		systest.WriteFile(t, path, test[0])
+		o := newOverlay(dir)
+		if err := o.Write(path, test[1]); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := o.Read(path); err != nil || got != test[2] {
+			t.Errorf("%q to %q is %q, %v, want %q", test[0], test[1], got, err, test[2])
+		}
+	}
+}
+
 // Unchanged lines keep their line endings, regardless of what the agent writes.
 func TestKeepLineEnds(t *testing.T) {
 	for _, test := range [][3]string{
