@@ -19,7 +19,8 @@ import (
 // A seat is `pollux review` on a screen, with a companion and a CLI.
 type seat struct {
 	screen
-	cli *client.CLI
+	cli    *client.CLI
+	editor *plugin
 }
 
 // review starts `pollux review`. The companion's editor shows no diffs.
@@ -37,7 +38,7 @@ func (w *world) seat(editorShowsDiffs bool) *seat {
 	e := w.edit(func(p *editor.InitializeParams) { p.Diff = editorShowsDiffs })
 	c := e.dial()
 	w.env = append(w.env, e.env()...)
-	return &seat{screen{nil, w}, c}
+	return &seat{screen{nil, w}, c, e}
 }
 
 func (s *seat) start(columns, lines int, env []string, args ...string) {
@@ -149,8 +150,31 @@ func TestReviewSeveral(t *testing.T) {
 // in an editor. The text is kept, and the user sees where.
 func TestReviewEndsWhileEditing(t *testing.T) {
 	t.Parallel()
-	for name, args := range map[string][]string{"it stays": nil, "it is to end by itself": {"--once"}} {
-		t.Run(name, func(t *testing.T) {
+	withdrawn := func(t *testing.T, s *seat, path string) {
+		if _, err := s.cli.CloseDiff(s.w.context(), path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct {
+		name string
+		args []string
+		ends bool // by itself
+		end  func(*testing.T, *seat, string)
+	}{
+		{"withdrawn", nil, false, withdrawn},
+		{"withdrawn, and it is to end by itself", []string{"--once"}, true, withdrawn},
+		{"accepted in another view", nil, false, func(t *testing.T, s *seat, _ string) {
+			d := next(t, "change", s.editor.opened)
+			if _, err := s.editor.Accept(s.w.context(), editor.DiffAccept{ID: d.ID, Content: d.Proposed}); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"the companion is killed", nil, true, func(t *testing.T, s *seat, _ string) {
+			s.editor.cmd.Process.Kill()
+			s.editor.cmd.Wait()
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t, silent)
 			path := w.file("a.txt", "one\n")
 			script := w.file("edit.sh", "#!/bin/sh\n: > started\nwhile [ ! -e go ]; do sleep 0.02; done\nprintf 'my words' > \"$1\"\n")
@@ -158,13 +182,11 @@ func TestReviewEndsWhileEditing(t *testing.T) {
 			if err := s.cli.OpenDiff(s.w.context(), path, "two\n"); err != nil {
 				t.Fatal(err)
 			}
-			s.start(100, 24, []string{"EDITOR=sh " + script}, args...)
+			s.start(100, 24, []string{"EDITOR=sh " + script}, test.args...)
 			s.see("y accept")
 			s.keys("e")
 			waitFor(t, "the editor", func() bool { _, err := os.Stat(filepath.Join(w.project, "started")); return err == nil })
-			if _, err := s.cli.CloseDiff(s.w.context(), path); err != nil {
-				t.Fatal(err)
-			}
+			test.end(t, s, path)
 			w.file("go", "")
 			s.see("your text is in")
 			kept, _ := filepath.Glob(filepath.Join(filepath.Dir(w.project), "tmp", "pollux-edit-*", "a.txt"))
@@ -172,7 +194,7 @@ func TestReviewEndsWhileEditing(t *testing.T) {
 				t.Fatalf("kept: %v", kept)
 			}
 			systest.WantFile(t, kept[0], "my words")
-			if args != nil {
+			if test.ends {
 				s.see("any key ends") // after the user has had time to read it
 			}
 			s.keys("q")

@@ -611,13 +611,26 @@ func (m *model) edit(it *item) tea.Cmd {
 		case failed != nil:
 			m.texts.keep(path)
 			return edited{problem: fmt.Sprintf("the editor failed (%v); the text is in %s", failed, path)}
-		case text != before && !m.texts.edit(id, text):
+		case text != before && !m.sendText(id, text):
 			m.texts.keep(path)
-			return edited{problem: "the change was decided while you edited: your text is in " + path}
+			return edited{problem: "the change was decided or edited elsewhere, or its companion ended: your text is in " + path}
 		}
 		os.RemoveAll(dir)
 		return edited{id: id}
 	})
+}
+
+// sendText sends the companion a text, and reports whether the diff has it now. The companion may have
+// ended, and drops the edit of an accepted diff.
+func (m *model) sendText(id, text string) bool {
+	if !m.texts.edit(id, text) {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(m.ctx, answerTimeout)
+	defer cancel()
+	m.texts.flush(ctx)
+	diffs, err := m.client.Diffs(ctx) // answered after the edit
+	return err == nil && slices.ContainsFunc(diffs, func(d editor.Diff) bool { return d.ID == id && d.Text() == text })
 }
 
 func (m *model) edited(msg edited) {
