@@ -282,7 +282,8 @@ func (p *Pool) Attempt(ctx context.Context, req agent.Request, emit func(agent.E
 		var fault *agent.Error
 		crashed := errors.As(err, &fault) && fault.Kind == agent.Crashed && ctx.Err() == nil
 		if crashed && !emitted && first {
-			p.log.Warn("a warm process ended during a request: trying again", "error", err)
+			p.log.Warn("a warm process ended during a request: trying again", "agent", p.agent.DisplayName)
+			p.log.Debug("why the process ended", "error", err) // it may quote the prompt
 			continue
 		}
 		if over != nil {

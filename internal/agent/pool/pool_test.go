@@ -1,6 +1,7 @@
 package pool_test
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -228,10 +229,17 @@ func TestWarmConversationsModel(t *testing.T) {
 	}
 }
 
-// If a process ends before any output, another one is asked, once.
+// If a process ends before any output, another one is asked, once. Its last words may have the prompt:
+// they are not in the log.
 func TestWarmCrashIsRetried(t *testing.T) {
-	s := sit(t, agent.Warmed, "0.61.0", nil)
-	s.Want("fake:killed-once", "survived")
+	var log bytes.Buffer
+	s := sit(t, agent.Warmed, "0.61.0", func(o *agent.Options) {
+		o.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	})
+	s.Want("fake:killed-once my secret", "survived")
+	if !strings.Contains(log.String(), "trying again") || strings.Contains(log.String(), "secret") {
+		t.Errorf("the log is %s", &log)
+	}
 }
 
 // A CLI that cannot be kept warm is started for each request.

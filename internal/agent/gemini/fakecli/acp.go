@@ -256,6 +256,7 @@ func (a *agent) prompt(m rpc, session, model string, prompts []string, cancel <-
 	case "killed-once": // only once; a file above its temporary directory records it
 		if f, err := os.OpenFile(os.TempDir()+"/../../killed-once", os.O_CREATE|os.O_EXCL, 0o600); err == nil {
 			f.Close()
+			fmt.Fprintln(os.Stderr, "TypeError: no answer to: "+prompt)
 			os.Exit(1)
 		}
 		say("survived")
