@@ -180,6 +180,12 @@ func (c *Companion) writeSoon(d *diff, now file, text string, done func()) (res 
 // journal.
 func (c *Companion) write(d *diff, now file, text string) error {
 	replace := func() (err error) {
+		// The disk may have taken long.
+		if again, err := d.target.read(); err != nil {
+			return fmt.Errorf("%s: %w", d.path(), err)
+		} else if again.version != now.version {
+			return fmt.Errorf("%s has changed since you saved it: save it again", d.path())
+		}
 		if d.created && text == "" {
 			err = d.target.remove()
 		} else {

@@ -135,3 +135,30 @@ func TestNoticeIsWithdrawn(t *testing.T) {
 		t.Errorf("closed %+v, want %s", cl, m.Diff)
 	}
 }
+
+// A save on a slow disk does not replace what the user has saved in the meantime.
+func TestSlowSave(t *testing.T) {
+	t.Parallel()
+	c, v, s := newReview(t)
+	path := c.file(t, "f")
+	d := c.propose(t, s, v, Proposal{Path: path, Text: "new\n"})
+	c.Disconnect(s)
+	v.Reads()
+	c.mu.Lock()
+	orphan := c.diffs[d.ID]
+	c.mu.Unlock()
+	now, err := orphan.target.read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	systest.WriteFile(t, path, "saved since\n")
+	systest.WantError(t, c.write(orphan, now, "new\n"), "has changed since you saved it")
+	systest.WantFile(t, path, "saved since\n")
+	if now, err = orphan.target.read(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.write(orphan, now, "new\n"); err != nil {
+		t.Error(err)
+	}
+	systest.WantFile(t, path, "new\n")
+}
