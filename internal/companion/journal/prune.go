@@ -194,7 +194,7 @@ func (j *Journal) remove(f *files) {
 	case errors.Is(err, fs.ErrNotExist) && !f.described:
 	case err != nil:
 		return
-	case (e.State == Open || e.State == Orphaned) && proc.Alive(e.PID):
+	case (e.State == Open || e.State == Orphaned || e.Unwritten) && proc.Alive(e.PID):
 		return
 	}
 	for _, ext := range []string{"json", "edited", "original", "proposal"} {

@@ -109,6 +109,7 @@ func TestMaxEntries(t *testing.T) {
 	j := New(t.TempDir())
 	first := past(t, j, Entry{Path: "/f", State: Rejected}, 3*time.Hour, "x")
 	orphan := past(t, j, Entry{Path: "/f", State: Orphaned}, 4*time.Hour, "mine")
+	unwritten := past(t, j, Entry{Path: "/f", State: Accepted, Unwritten: true}, 4*time.Hour, "mine, too")
 	for range MaxEntries {
 		add(t, j, Entry{Path: "/f", State: Rejected}, "x")
 	}
@@ -122,6 +123,7 @@ func TestMaxEntries(t *testing.T) {
 		t.Error("the oldest entry is left")
 	}
 	wantText(t, j, orphan, "mine")
+	wantText(t, j, unwritten, "mine, too")
 }
 
 func TestMaxBytes(t *testing.T) {
