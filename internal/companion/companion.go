@@ -194,8 +194,8 @@ func (c *Companion) Wait() {
 	c.journal.Wait()
 }
 
-// background runs f on a goroutine that ends soon after its diff does. Stop and Wait wait
-// for it.
+// background runs f on a goroutine that ends soon after its diff does, or after Stop. Stop and
+// Wait wait for it.
 func (c *Companion) background(f func()) { c.tasks.start(f) }
 
 // Roots returns the workspace's directories as absolute real paths.

@@ -380,6 +380,20 @@ func TestLateEditsAreKept(t *testing.T) {
 	}
 }
 
+// An editor that was suspended answers when it goes on: its text is in the journal then, and the
+// user sees how to write it.
+func TestEditsOfASuspendedEditorAreKept(t *testing.T) {
+	t.Parallel()
+	w, c, e, path := newReview(t)
+	d := w.propose(c, e, path, "new\n")
+	e.Types(d, "typed\n")
+	e.Mu.Lock()
+	c.closes(path, "new\n")
+	e.Mu.Unlock()
+	e.Reads("journal restore " + d.ID)
+	w.journal.Keeps(d.ID, "typed\n")
+}
+
 // The user accepts while the CLI ends: both finish, and the text is kept.
 func TestAcceptAsTheCLIEnds(t *testing.T) {
 	t.Parallel()

@@ -145,7 +145,7 @@ func (c *Companion) stepLocked(d *diff, ev *event) (answers *closing, ok bool) {
 	if ev == evReject || ev == evSupersede || ev == evEnd {
 		known, lastEditor := d.content, d.editor
 		c.background(func() {
-			if text := answers.lastText(lastEditor, known, d.proposal.Text); text != known {
+			if text := answers.lastText(d, lastEditor, known); text != known {
 				c.keep(d, func() { d.kept = text })
 			}
 		})
@@ -181,36 +181,50 @@ func newClosing(surfaces []*conn, p editor.DiffClose) *closing {
 	return cl
 }
 
-// lastText returns a text with edits that Pollux had not received before: one
+// lastText returns a text of the diff with edits that Pollux had not received before: one
 // that is neither the known text nor the proposal. If a surface edited last,
 // only its answer counts, since the others may lack its edits. lastText waits at
-// most closeTimeout, and returns known if no surface has such a text.
-func (cl *closing) lastText(lastEditor *conn, known, proposal string) string {
+// most closeTimeout, and returns known if no surface has such a text. The journal
+// receives one that comes later, for example from an editor that was suspended.
+func (cl *closing) lastText(d *diff, lastEditor *conn, known string) string {
 	if cl == nil {
 		return known
 	}
 	if !slices.Contains(cl.surfaces, lastEditor) {
 		lastEditor = nil
 	}
-	timeout := time.NewTimer(closeTimeout)
-	defer timeout.Stop()
-	for range cl.surfaces {
-		select {
-		case a := <-cl.answers:
-			if lastEditor != nil && a.from != lastEditor {
-				continue
+	left := len(cl.surfaces)
+	wait := func(over <-chan struct{}) (text string, answered bool) {
+		for ; left > 0; left-- {
+			select {
+			case a := <-cl.answers:
+				if lastEditor != nil && a.from != lastEditor {
+					continue
+				}
+				if a.text != nil && *a.text != known && *a.text != d.proposal.Text {
+					return *a.text, true
+				}
+				if lastEditor != nil {
+					return known, true
+				}
+			case <-over:
+				return known, false
 			}
-			if a.text != nil && *a.text != known && *a.text != proposal {
-				return *a.text
-			}
-			if lastEditor != nil {
-				return known
-			}
-		case <-timeout.C:
-			return known
 		}
+		return known, true
 	}
-	return known
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	text, answered := wait(ctx.Done())
+	if c := d.companion; !answered {
+		c.background(func() {
+			if late, _ := wait(c.sending.Done()); late != known {
+				c.keep(d, func() { d.kept = late })
+				c.tell("warning", fmt.Sprintf("Your last edits of %s arrived after the change had ended. To write them: pollux journal restore %s", d.path(), d.id))
+			}
+		})
+	}
+	return text
 }
 
 const (
@@ -421,7 +435,7 @@ func (c *Companion) withdraw(s Session, path string, unwritten journal.Ending) (
 	answers, _ := c.stepLocked(d, evClose)
 	c.mu.Unlock()
 
-	content := answers.lastText(lastEditor, known, d.proposal.Text)
+	content := answers.lastText(d, lastEditor, known)
 	if d.notice == "" {
 		c.keep(d, func() { d.kept = content })
 	}
