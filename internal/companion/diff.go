@@ -678,7 +678,7 @@ func (c *Companion) sync(d *diff) journal.State {
 	if lost == nil {
 		return state
 	}
-	what, next := "Your text", ""
+	what, next := "Your text", ". Pollux has it in memory, and tries again with the next change."
 	if *lost == d.proposal.Text {
 		what = "The proposal"
 	}

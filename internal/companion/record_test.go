@@ -72,6 +72,22 @@ func TestTextIsWrittenLater(t *testing.T) {
 	}
 }
 
+// A change has ended, so nothing of its own writes its text again: the next change does.
+func TestTextOfAnEndedChangeIsWrittenLater(t *testing.T) {
+	w, c, e, path := newReview(t)
+	d := w.propose(c, e, path, "new\n")
+	repair := w.breakJournal()
+	e.Edits(d, "mine\n")
+	e.Reads("not kept")
+	e.Rejects(d)
+	e.Settle()
+	repair()
+	w.propose(c, e, path, "another\n")
+	e.Settle()
+	w.journal.Keeps(d.ID, "mine\n")
+	w.journal.Records(d.ID, journal.Rejected, false)
+}
+
 // A proposal that could not be written gets its entry with the first edit.
 func TestEntryIsMadeLater(t *testing.T) {
 	w := newWorld(t)

@@ -93,6 +93,9 @@ type Journal struct {
 	prune pruning
 
 	mu sync.Mutex // held to change or delete an entry
+
+	failedMu sync.Mutex
+	failed   []*Record // their last writes failed, the oldest first
 }
 
 // New returns the journal in dir. The first write creates dir.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"slices"
 	"sync"
 )
 
@@ -18,7 +19,7 @@ type Change struct {
 
 // A Record keeps the entry of one change up to date. A write may fail, and the user may delete the
 // entry. So [Record.Flush] writes everything that is missing, and a failed write is repeated with
-// the next one.
+// the next one, also of another record: a change that has ended has no next write of its own.
 //
 // Lock order: writing, the locks of want, the journal's locks.
 type Record struct {
@@ -56,6 +57,34 @@ func (r *Record) Has(text string) bool {
 // Flush writes what the entry lacks, and returns the state that it should have. If it cannot write
 // a text, lost is that text; nil if it has returned one since the last success.
 func (r *Record) Flush() (state State, lost *string, err error) {
+	state, lost, err = r.flush()
+	for _, other := range r.journal.retries(r, err) {
+		if _, _, err := other.flush(); err != nil {
+			r.journal.retries(other, err)
+		}
+	}
+	return state, lost, err
+}
+
+// maxFailed limits the records whose failed writes are repeated: they have whole texts.
+const maxFailed = 64
+
+// retries notes how a record's last write ended. After a success, it returns the records to write
+// again.
+func (j *Journal) retries(r *Record, err error) (others []*Record) {
+	j.failedMu.Lock()
+	defer j.failedMu.Unlock()
+	j.failed = slices.DeleteFunc(j.failed, func(f *Record) bool { return f == r })
+	if err == nil {
+		others, j.failed = j.failed, nil
+		return others
+	}
+	j.failed = append(j.failed, r)
+	j.failed = j.failed[max(0, len(j.failed)-maxFailed):]
+	return nil
+}
+
+func (r *Record) flush() (state State, lost *string, err error) {
 	r.writing.Lock()
 	defer r.writing.Unlock()
 	want := r.want()
