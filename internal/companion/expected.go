@@ -227,8 +227,7 @@ func (c *Companion) unwritten(x *expected, now fileState) {
 	c.settledLocked(x, evUnwritten)
 	c.mu.Unlock()
 	c.misses(x, x.base, fmt.Sprintf(
-		"%s was accepted, but %s: %s does not hold the text. To write it: pollux journal restore %s",
-		filepath.Base(x.target.path), err, x.target.path, x.id))
+		"%s was accepted, but %s: %s does not hold the text.", filepath.Base(x.target.path), err, x.target.path), "it")
 }
 
 // notWritten returns an error that says who did not write the file.
@@ -261,8 +260,8 @@ func (c *Companion) closed(x *expected, now *file) {
 		c.outside.account(x.path())
 		c.keep(x.diff, func() { x.lacking = true })
 		// "Write the file" replaces the agent's text.
-		c.misses(x, *now, fmt.Sprintf("%s was accepted in the terminal of %s, which wrote its own text, without your edits. "+
-			"To write yours: pollux journal restore %s", filepath.Base(x.path()), x.agent, x.id))
+		c.misses(x, *now, fmt.Sprintf("%s was accepted in the terminal of %s, which wrote its own text, without your edits.",
+			filepath.Base(x.path()), x.agent), "yours")
 	case now.version != x.base.version:
 		return
 	case c.sending.Err() != nil && x.ending == journal.Refused:

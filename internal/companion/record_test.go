@@ -88,6 +88,26 @@ func TestTextOfAnEndedChangeIsWrittenLater(t *testing.T) {
 	w.journal.Records(d.ID, journal.Rejected, false)
 }
 
+// The disk is full when the user accepts, and the agent does not write the file: the user can.
+func TestAcceptedOnAFullDisk(t *testing.T) {
+	w, c, e, path := newReview(t)
+	d := w.propose(c, e, path, "new\n")
+	repair := w.breakJournal()
+	e.Accepts(d, "mine\n")
+	e.Reads("not kept")
+	c.leave()
+	e.Reads("make room on the disk")
+	if _, err := e.Save(t.Context(), editor.DiffAccept{ID: d.ID}); err == nil {
+		t.Error("the file was replaced, and its old text is not kept")
+	}
+	systest.WantFile(t, path, "old\n")
+	repair()
+	if res, err := e.Save(t.Context(), editor.DiffAccept{ID: d.ID}); err != nil || res.Status != editor.StatusAccepted {
+		t.Errorf("save = %+v, %v", res, err)
+	}
+	systest.WantFile(t, path, "mine\n")
+}
+
 // A proposal that could not be written gets its entry with the first edit.
 func TestEntryIsMadeLater(t *testing.T) {
 	w := newWorld(t)

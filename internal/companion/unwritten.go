@@ -14,20 +14,27 @@ import (
 const maxUnwritten = 64
 
 // misses warns the user that a file does not hold the text that the user accepted, and expects a
-// late write. base is the file that diff/save replaces.
-func (c *Companion) misses(x *expected, base file, warning string) {
+// late write. base is the file that diff/save replaces; the sentence after the warning calls the text
+// what.
+func (c *Companion) misses(x *expected, base file, warning, what string) {
 	light := diff{ // what diff/save needs
 		id: x.id, companion: c, session: x.session, rules: x.rules, agent: x.agent,
 		proposal: x.proposal, target: x.target, base: base,
 	}
-	light.proposal.Text, light.base.text = "", ""
+	light.base.text = ""
+	until := time.Now()
+	if x.record.Has(x.text) {
+		light.proposal.Text = ""
+		warning += fmt.Sprintf(" To write %s: pollux journal restore %s", what, x.id)
+		until = until.Add(lateWrittenTimeout)
+	} else { // a late write cannot be told from another one
+		light.inMemory, light.kept = true, x.text
+		warning += fmt.Sprintf(" The journal cannot keep %s: make room on the disk, and write the file before Pollux ends.", what)
+	}
 	m := &expected{
 		diff: &light, since: x.since, read: x.read,
 		warning: &editor.Message{Level: "warning", Text: warning, Diff: x.id, Unwritten: true},
-		until:   time.Now(),
-	}
-	if x.record.Has(x.text) { // otherwise a late write cannot be told from another one
-		m.until = m.until.Add(lateWrittenTimeout)
+		until:   until,
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,17 +88,24 @@ func (c *Companion) writtenLate(d *diff) {
 	}
 }
 
+// textsOf returns the text of an accepted diff, and the agent's.
+func (c *Companion) textsOf(d *diff) (text, proposed string, err error) {
+	if d.inMemory {
+		return d.kept, d.proposal.Text, nil
+	}
+	if text, err = c.journal.Text(d.id); err == nil {
+		proposed, err = c.journal.Proposal(d.id)
+	}
+	return text, proposed, err
+}
+
 // saveAccepted writes the text of an accepted diff that its agent did not write.
 func (c *Companion) saveAccepted(d *diff, overwrite string) (res editor.DiffAcceptResult, err error) {
 	now, err := d.target.read()
 	if err != nil {
 		return res, fmt.Errorf("%s: %w", d.path(), err)
 	}
-	text, err := c.journal.Text(d.id)
-	var proposed string
-	if err == nil {
-		proposed, err = c.journal.Proposal(d.id)
-	}
+	text, proposed, err := c.textsOf(d)
 	if err != nil {
 		return res, fmt.Errorf("the journal does not have the text (%w): ask %s for the change again", err, d.agent)
 	}
