@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -194,9 +195,10 @@ func writeTemp(root *os.Root, name, text string, mode fs.FileMode, replaced fs.F
 }
 
 // overwrite writes the file in place. A reader may see a part of the new
-// content, and a crash may leave only a part.
+// content, and a crash may leave only a part. If it cannot write all of it, as on a full disk, it
+// writes the old content back.
 func overwrite(root *os.Root, name string, info fs.FileInfo, text string) error {
-	f, err := root.OpenFile(name, os.O_WRONLY|NonBlock, 0)
+	f, err := root.OpenFile(name, os.O_RDWR|NonBlock, 0)
 	if err != nil {
 		return err
 	}
@@ -204,11 +206,23 @@ func overwrite(root *os.Root, name string, info fs.FileInfo, text string) error 
 	if err == nil && !os.SameFile(info, now) {
 		err = fmt.Errorf("%s was replaced by another program: try again", filepath.Join(root.Name(), name))
 	}
+	var old []byte
 	if err == nil {
-		_, err = f.WriteString(text)
+		old, err = io.ReadAll(f)
 	}
+	if err == nil {
+		if err = setContent(f, []byte(text)); err != nil {
+			err = errors.Join(err, setContent(f, old))
+		}
+	}
+	return errors.Join(err, f.Close())
+}
+
+// setContent replaces the content of an open file.
+func setContent(f *os.File, text []byte) error {
+	_, err := f.WriteAt(text, 0)
 	if err == nil {
 		err = f.Truncate(int64(len(text)))
 	}
-	return errors.Join(err, f.Close())
+	return err
 }

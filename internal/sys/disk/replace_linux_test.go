@@ -1,9 +1,11 @@
 package disk
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -38,4 +40,29 @@ func TestReplaceMountedFile(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
+}
+
+// The disk is full in the middle of a write in place: the file keeps its content.
+func TestReplaceFileOnAFullDisk(t *testing.T) {
+	systest.NeedRoot(t)
+	dir := os.Getenv("POLLUX_TEST_FULL")
+	if dir == "" {
+		cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-c",
+			`mount -t tmpfs -o size=256k none "$POLLUX_TEST_FULL" && exec "$0" "-test.run=^TestReplaceFileOnAFullDisk$"`, os.Args[0])
+		cmd.Env = append(os.Environ(), "POLLUX_TEST_FULL="+t.TempDir())
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	path := filepath.Join(dir, "f")
+	old := strings.Repeat("old\n", 30<<10)
+	write(t, path, old, 0o600)
+	if err := os.Link(path, filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := ReplaceFile(path, strings.Repeat("new\n", 300<<10)); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("ReplaceFile = %v", err)
+	}
+	systest.WantFile(t, path, old)
 }
