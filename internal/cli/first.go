@@ -171,7 +171,7 @@ func (s session) readFirst(ctx context.Context, streams IO, setsMode bool) error
 		ctx, stop := untilSignal(ctx)
 		defer stop()
 		say(streams.Err, "%s hides these lines; `%s` and `%s` show them again", s.agent.Title, typed("open"), typed("status"))
-		fmt.Fprint(streams.Err, "Press Enter to start it. Pollux does not wait here again. ")
+		fmt.Fprint(streams.Err, prose(streams.Err, "Press Enter to start it. Pollux does not wait here again."), " ")
 		if _, err := readLine(ctx, bufio.NewReader(streams.In)); errors.Is(err, io.EOF) || ctx.Err() != nil {
 			return interrupted
 		}
