@@ -205,7 +205,7 @@ func (c *Companion) write(d *diff, now file, text string) error {
 	if err != nil {
 		return err
 	}
-	c.outside.account(d.path())
+	c.outside.account(d.target.actual())
 	return nil
 }
 

@@ -193,7 +193,7 @@ func (c *Companion) written(x *expected) {
 		return
 	}
 	c.keep(x.diff, func() { x.lacking = false })
-	c.outside.account(x.target.path)
+	c.outside.account(x.target.actual())
 	c.mu.Lock()
 	c.withdrawLocked(func(old *diff) bool { return old.path() == x.path() }) // the file holds a newer text
 	c.settledLocked(x, evWritten)
@@ -254,10 +254,10 @@ func (c *Companion) closed(x *expected, now *file) {
 		return
 	case now.exists && x.rules.Holds(now.text, x.text):
 		how = journal.InTerminal
-		c.outside.account(x.path())
+		c.outside.account(x.target.actual())
 	case now.exists && x.rules.Holds(now.text, x.proposal.Text):
 		how = journal.InTerminal
-		c.outside.account(x.path())
+		c.outside.account(x.target.actual())
 		c.keep(x.diff, func() { x.lacking = true })
 		// "Write the file" replaces the agent's text.
 		c.misses(x, *now, fmt.Sprintf("%s was accepted in the terminal of %s, which wrote its own text, without your edits.",

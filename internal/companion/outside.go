@@ -43,9 +43,9 @@ type outside struct {
 	mu    sync.Mutex // taken last
 	git   map[string]*gitRoot
 	files map[string]*outsideFile
-	texts int             // the size of the earlier texts
-	alien map[string]bool // open files that are ignored or outside the workspace
-	full  bool            // a file was left out
+	texts int               // the size of the earlier texts
+	moved map[string]string // by path of an open file: where Pollux looks instead, see place
+	full  bool              // a file was left out
 }
 
 // An outsideFile is a file as Pollux knows it: its earlier state.
@@ -64,7 +64,7 @@ type outsideFile struct {
 }
 
 func newOutside(c *Companion) *outside {
-	return &outside{c: c, git: make(map[string]*gitRoot), files: make(map[string]*outsideFile), alien: make(map[string]bool)}
+	return &outside{c: c, git: make(map[string]*gitRoot), files: make(map[string]*outsideFile), moved: make(map[string]string)}
 }
 
 // forget drops all that is known about files that are not listed.
@@ -77,7 +77,7 @@ func (o *outside) forget() {
 			o.dropLocked(path)
 		}
 	}
-	clear(o.alien)
+	clear(o.moved)
 	o.full = false
 }
 
@@ -107,7 +107,8 @@ func (o *outside) due(open []string, all bool) (due []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, path := range open {
-		if path, ok := cleanPath(path); ok && o.files[path] == nil && !o.alien[path] {
+		path, ok := cleanPath(path)
+		if _, moved := o.moved[path]; ok && !moved && o.files[path] == nil {
 			o.setLocked(path, &outsideFile{learn: true, opened: time.Now()})
 		}
 	}
@@ -131,8 +132,11 @@ func (o *outside) compare(path string, state fileState, settled bool) bool {
 	}
 	var now *outsideFile
 	roots := o.c.Roots()
-	alien := f.learn && !o.concerns(path, roots)
-	if !alien {
+	place := path
+	if f.learn {
+		place = o.place(path, roots)
+	}
+	if place == path {
 		now = readOutside(path, state, roots)
 	}
 	o.mu.Lock()
@@ -140,10 +144,14 @@ func (o *outside) compare(path string, state fileState, settled bool) bool {
 	switch {
 	case o.files[path] != f:
 		return false
-	case alien:
+	case place != path:
 		o.dropLocked(path)
-		o.alien[path] = true
-		return false
+		o.moved[path] = place
+		if place == "" || o.files[place] != nil {
+			return false
+		}
+		o.setLocked(place, &outsideFile{learn: true, opened: f.opened})
+		return true
 	case now == nil:
 		return false
 	case f.learn:
@@ -163,6 +171,16 @@ func (o *outside) compare(path string, state fileState, settled bool) bool {
 		f.since = time.Now()
 	}
 	return was != f.since.IsZero() || existed != state.exists
+}
+
+// place returns the path without links at which to look at a file, or "" if it is ignored or outside
+// the workspace.
+func (o *outside) place(path string, roots []string) string {
+	real, err := within(diskTimeout, func() (string, error) { return paths.Real(path), nil })
+	if err != nil || !o.concerns(real, roots) {
+		return ""
+	}
+	return real
 }
 
 // concerns reports whether a file is in the workspace and not ignored.
@@ -207,7 +225,11 @@ func (o *outside) account(paths ...string) {
 	}
 	o.mu.Lock()
 	for _, path := range paths {
-		if path, ok := cleanPath(path); ok && !o.alien[path] {
+		path, ok := cleanPath(path)
+		if place, moved := o.moved[path]; moved {
+			path = place
+		}
+		if ok && path != "" {
 			o.setLocked(path, &outsideFile{learn: true})
 		}
 	}
@@ -306,6 +328,6 @@ func (o *outside) announce() {
 func (c *Companion) expects(path string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.anyLocked(func(d *diff) bool { return d.state == journal.Open && d.path() == path }) != nil ||
-		slices.ContainsFunc(c.expected, func(x *expected) bool { return !x.late() && x.target.path == path })
+	return c.anyLocked(func(d *diff) bool { return d.state == journal.Open && d.target.actual() == path }) != nil ||
+		slices.ContainsFunc(c.expected, func(x *expected) bool { return !x.late() && x.target.actual() == path })
 }

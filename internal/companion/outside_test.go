@@ -196,6 +196,17 @@ func TestOutsideLists(t *testing.T) {
 			p.wait()
 			p.write("a.txt", "three\n")
 		}, []string{"changed a.txt"}},
+		{"a file that an editor saved through a link", []string{"link.txt"}, func(p *folder) {
+			p.write("link.txt", "two\n")
+			p.outside.account(p.path("link.txt"))
+		}, nil},
+		{"a file that is open through a link", []string{"link.txt"}, func(p *folder) { p.write("a.txt", "two\n") }, []string{"changed a.txt"}},
+		{"a file with a proposal that is open through a link", []string{"link.txt"}, func(p *folder) {
+			if err := p.Propose(p.session, Proposal{Path: p.path("link.txt"), Text: "two\n"}); err != nil {
+				p.t.Error(err)
+			}
+			p.write("a.txt", "three\n")
+		}, nil},
 		{"a change that was committed", nil, func(p *folder) { p.write("a.txt", "two\n"); p.wait(); p.git("commit", "-qam", "x") },
 			[]string{"changed a.txt"}},
 		{"a file that is not text", nil, func(p *folder) { p.write("a.txt", "\x00") }, []string{"changed a.txt"}},
@@ -211,6 +222,9 @@ func TestOutsideLists(t *testing.T) {
 			inFolder(t, true, func(t *testing.T, p *folder) {
 				p.write("x.log", "one\n")
 				p.write(".env", "one\n")
+				if err := os.Symlink("a.txt", p.path("link.txt")); err != nil && slices.Contains(tt.open, "link.txt") {
+					t.Skip(err)
+				}
 				p.open(tt.open...)
 				p.start()
 				p.lists()

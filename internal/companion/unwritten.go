@@ -80,7 +80,7 @@ func (c *Companion) writtenLate(d *diff) {
 	if err := c.journal.Finish(d.id, journal.Accepted, false); err != nil {
 		c.log.Warn("the journal cannot be written", "err", err)
 	}
-	c.outside.account(d.path())
+	c.outside.account(d.target.actual())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.withdrawLocked(func(other *diff) bool { return other.id == d.id }) {
