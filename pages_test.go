@@ -28,10 +28,10 @@ var securityTests = map[string]string{
 	"Saving a file keeps its mode, owner, hard links and extended attributes": `
 		TestReplaceFileNeverNarrowsTheFile TestReplaceFileKeepsModeAndOwner TestReplaceFileKeepsHardLinks TestReplaceFileKeepsExtendedAttributes`,
 	"The temporary file that is left, `.pollux-*.tmp`, is removed later":                     "TestReplaceFileRemovesLeftovers TestTempFiles TestSweep",
-	"The journal deletes no entry that it cannot read, and none that a running companion":    "TestUnreadableEntriesStay TestNoFileDescriptors TestBounds",
+	"The journal deletes no entry that it cannot read, and none that a running companion":    "TestUnreadableEntriesStay TestNoFileDescriptors TestBounds TestMaxEntries",
 	"Several companions can share it":                                                        "TestProcessesShareAJournal TestUnfinishedEntriesStay",
 	"A jump of the clock deletes nothing younger than a week":                                "TestClockJumps",
-	"If a text cannot be written, Pollux says so and writes it later":                        "TestTextIsWrittenLater TestEntryIsMadeLater TestEntryIsMadeAgain",
+	"If a text cannot be written, Pollux says so and writes it later":                        "TestTextIsWrittenLater TestTextOfAnEndedChangeIsWrittenLater TestAcceptedOnAFullDisk TestEntryIsMadeLater TestEntryIsMadeAgain",
 	"do not overwrite what another program writes at the same time":                          "TestEditFile",
 	"Every request or connection needs a random token of 128 bits":                           "TestRefusals",
 	"Each request needs a random secret, and requests of web pages are refused":              "TestRefused",
