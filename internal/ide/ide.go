@@ -28,11 +28,10 @@ import (
 	"pollux/internal/ide/copilotide"
 	"pollux/internal/ide/geminiide"
 	"pollux/internal/ide/opencode"
-	"pollux/internal/inputline"
 )
 
 // A Protocol defines how one kind of agent finds a companion and talks to it.
-// Only Listen must be set, and Prompt in the first row of the table: it has the default agent.
+// Only Listen must be set. The first row of the table has the default agent.
 type Protocol struct {
 	Name string
 	// CheckEditor returns an error unless agents accept a companion with this
@@ -46,11 +45,6 @@ type Protocol struct {
 	EnvNames []string
 	// Launches are the agents of this kind that Pollux can start.
 	Launches []Launch
-	// Connect, Prompt and InputLine are for those of Launches that have none of their own. If Prompt
-	// is nil, agents without one get that of the first row.
-	Connect   string
-	Prompt    func(p editor.PromptParams, roots []string) editor.Prompt
-	InputLine inputline.Finder
 	// Listen starts to listen for agents of the companion.
 	Listen func(c *companion.Companion, cfg Config) (Server, error)
 }
@@ -119,20 +113,20 @@ var protocols = []Protocol{
 				Name: geminiide.GeminiCommand, Title: "Gemini CLI", Package: geminiide.GeminiPackage,
 				Env: geminiide.LaunchEnv, IDEMode: true, RestartCode: geminiide.GeminiRestartCode, Remote: true,
 				Asking: geminiide.GeminiAsking, Manual: geminiide.GeminiManual,
+				Connect: geminiide.EnableHint("it")(nil), Prompt: geminiide.Prompt, InputLine: geminiide.InputLine,
 			},
 			{
 				Name: geminiide.QwenCommand, Title: "Qwen Code", Package: geminiide.QwenPackage,
 				Env: geminiide.LaunchEnv, Hint: geminiide.EnableHint("Qwen Code"), Remote: true,
 				Asking: geminiide.QwenAsking, Manual: geminiide.QwenManual,
+				Connect: geminiide.EnableHint("it")(nil), Prompt: geminiide.Prompt, InputLine: geminiide.InputLine,
 			},
 			{
 				Name: geminiide.LLxprtCommand, Title: "LLxprt Code", Package: "@vybestack/llxprt-code",
-				Hint: geminiide.EnableHint("LLxprt Code"),
+				Hint:    geminiide.EnableHint("LLxprt Code"),
+				Connect: geminiide.EnableHint("it")(nil), Prompt: geminiide.Prompt, InputLine: geminiide.InputLine,
 			},
 		},
-		Connect:   geminiide.EnableHint("it")(nil),
-		Prompt:    geminiide.Prompt,
-		InputLine: geminiide.InputLine,
 		Listen: func(c *companion.Companion, cfg Config) (Server, error) {
 			pids := geminiide.TerminalPIDs(os.Getpid(), os.Getenv)
 			if cfg.EditorPID > 0 {
@@ -170,10 +164,10 @@ var protocols = []Protocol{
 	{
 		Name:     "Copilot CLI",
 		MaxFiles: 1,
-		Prompt:   copilotide.Prompt, InputLine: copilotide.InputLine,
 		Launches: []Launch{{
 			Name: copilotide.Command, Title: "Copilot CLI", Package: "@github/copilot", Asking: copilotide.Asking,
 			Manual: copilotide.Manual, Hides: true, Connect: "if it does not connect, type /ide in it",
+			Prompt: copilotide.Prompt, InputLine: copilotide.InputLine,
 		}},
 		Listen: func(c *companion.Companion, cfg Config) (Server, error) {
 			return copilotide.New(copilotide.Config{Companion: cfg.companion(c)}), nil
@@ -182,10 +176,9 @@ var protocols = []Protocol{
 	{
 		Name:     "Codex CLI",
 		MaxFiles: codexide.MaxTabs,
-		Prompt:   codexide.Prompt, InputLine: codexide.InputLine,
 		Launches: []Launch{{
 			Name: codexide.Command, Title: "Codex CLI", Package: "@openai/codex", Hint: codexide.Hint, Asking: codexide.Asking,
-			Hides: true, NoReview: true,
+			Hides: true, NoReview: true, Prompt: codexide.Prompt, InputLine: codexide.InputLine,
 		}},
 		Listen: func(c *companion.Companion, cfg Config) (Server, error) {
 			return codexide.New(codexide.Config{Backend: c, Log: cfg.Log}), nil
@@ -531,14 +524,10 @@ func (h *Host) Link() (string, error) {
 func (h *Host) Agents() (kinds []companion.AgentKind) {
 	for _, p := range h.protocols {
 		for _, l := range p.launches() {
-			k := companion.AgentKind{
+			kinds = append(kinds, companion.AgentKind{
 				AgentKind: editor.AgentKind{Command: l.Name, Name: l.Title},
 				Prompt:    l.Prompt, InputLine: l.InputLine, Silent: l.silent, Manual: l.Manual,
-			}
-			if k.Prompt == nil {
-				k.Prompt = h.Prompt
-			}
-			kinds = append(kinds, k)
+			})
 		}
 	}
 	return kinds
@@ -546,5 +535,5 @@ func (h *Host) Agents() (kinds []companion.AgentKind) {
 
 // Prompt implements [companion.Host].
 func (h *Host) Prompt(p editor.PromptParams, roots []string) editor.Prompt {
-	return h.protocols[0].Prompt(p, roots)
+	return h.protocols[0].Launches[0].Prompt(p, roots)
 }

@@ -1,7 +1,6 @@
 package ide
 
 import (
-	"cmp"
 	"os"
 	"slices"
 	"strings"
@@ -14,7 +13,7 @@ import (
 )
 
 // A Launch defines how to start an agent in a terminal, connected to a companion.
-// Only Name, Title and Package must be set.
+// Only Name, Title, Package and Prompt must be set.
 type Launch struct {
 	Name    string // of the command
 	Title   string // the agent's name, for people
@@ -33,16 +32,15 @@ type Launch struct {
 	// Hint returns what to tell the user before the agent starts, given the
 	// arguments; nothing if empty.
 	Hint func(args []string) string
-	// Connect says what to do if the agent does not connect; the protocol's if empty. If that is
-	// empty, too, Hint does.
+	// Connect says what to do if the agent does not connect. If it is empty, Hint does.
 	Connect string
-	// Prompt is that of [companion.AgentKind]; the protocol's if nil.
+	// Prompt is that of [companion.AgentKind].
 	Prompt func(p editor.PromptParams, roots []string) editor.Prompt
 	// NoReview is set if the agent asks about changes only in its own terminal.
 	NoReview bool
 	// Hides is set if the agent hides what the terminal shows before it starts.
 	Hides bool
-	// InputLine finds the agent's input line; the protocol's if nil.
+	// InputLine is that of [companion.AgentKind].
 	InputLine inputline.Finder
 	// IDEMode is set if the agent connects only if Gemini CLI's settings turn on
 	// IDE mode.
@@ -65,19 +63,11 @@ func Launches() (all []Launch) {
 	return all
 }
 
-// launches returns the agents of the protocol, with its defaults.
+// launches returns the agents of the protocol, with the variables that they receive.
 func (p Protocol) launches() []Launch {
 	all := slices.Clone(p.Launches)
 	for i := range all {
-		l := &all[i]
-		l.variables = append([]string{editor.EnvSocket}, p.EnvNames...)
-		l.Connect = cmp.Or(l.Connect, p.Connect)
-		if l.Prompt == nil {
-			l.Prompt = p.Prompt
-		}
-		if l.InputLine == nil {
-			l.InputLine = p.InputLine
-		}
+		all[i].variables = append([]string{editor.EnvSocket}, p.EnvNames...)
 	}
 	return all
 }
