@@ -40,7 +40,6 @@ var securityTests = map[string]string{
 	"Requests without the token hold no resources for long":                                  "TestRefusedRequestsAreNotHeld TestStrangersAreFew TestStrangersHaveLittleTime TestSlowStrangersDoNotKeepTheCLIOut",
 	"If requests use up all file descriptors, the socket works again":                        "TestAccept",
 	"The discovery file and its directory are yours alone":                                   "TestPublishWritesTheContractsFile TestPublishRefusesSomebodyElsesPlace TestPublishRefusesALinkOfAnother TestPrune",
-	"answers follows no redirect":                                                            "TestPruneFollowsNoRedirect",
 	"The token for Claude Code and opencode ends with the companion":                         "TestEndpointIsForgotten TestClaudeTraps",
 	"A companion accepts an old token only on its old port":                                  "TestAnotherPortHasAnotherToken TestEndpointTaken TestEndpointAfterAKill",
 	"On Linux it then serves only processes of you and of root":                              "TestOldTokenIsForThisUserOnly TestPeerUser TestClaudeTraps",

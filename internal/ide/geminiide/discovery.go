@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -468,8 +467,8 @@ func prune(pids []int) {
 }
 
 // Stale returns the user's own discovery files that would lead a CLI to a dead
-// companion: files of a Pollux process that has ended and does not answer, and
-// files whose port refuses connections while their process is dead or one of
+// companion: files of a Pollux process that has ended, and files whose port
+// refuses connections while their process is dead or one of
 // pids (the CLI takes the file with its own PID first and tries no other). It
 // includes the leftovers of killed writes. It leaves out files of live
 // companions, of other users, and of another container, whose processes are not
@@ -507,11 +506,11 @@ func Stale(pids []int) (stale []string) {
 			if c.prefix != "" {
 				pid, _ = strconv.Atoi(m[1])
 			}
-			dead := f.Pollux > 0 && !proc.Alive(f.Pollux)
-			if f.Port != 0 { // otherwise a command reaches it
-				dead = dead && !answers(f.Port) || (!proc.Alive(pid) || slices.Contains(pids, pid)) && refuses(f.Port)
-			}
-			if dead {
+			switch {
+			case f.Pollux > 0 && !proc.Alive(f.Pollux):
+				stale = append(stale, path)
+			case f.Port == 0: // a command reaches it
+			case (!proc.Alive(pid) || slices.Contains(pids, pid)) && refuses(f.Port):
 				stale = append(stale, path)
 			}
 		}
@@ -525,21 +524,6 @@ func refuses(port int) bool {
 		conn.Close()
 	}
 	return sock.Refused(err)
-}
-
-// answers reports whether a Pollux companion listens on the port.
-func answers(port int) bool {
-	client := http.Client{
-		Timeout: dialTimeout, Transport: &http.Transport{DisableKeepAlives: true},
-		// Another program on the port could redirect us to any address.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	res, err := client.Get("http://" + address(port) + "/mcp")
-	if err != nil {
-		return false
-	}
-	res.Body.Close()
-	return strings.Contains(res.Header.Get("WWW-Authenticate"), Realm)
 }
 
 func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

@@ -68,10 +68,6 @@ type Stdio struct {
 // roots of a Pollux companion. The CLIs ignore it.
 const RootsCapability = "pollux/roots"
 
-// Realm is the authentication realm that a Pollux companion sends to a client
-// without a token.
-const Realm = `Bearer realm="pollux"`
-
 // DiffAccepted is the payload of ide/diffAccepted. FilePath is the path of the
 // request, byte for byte.
 type DiffAccepted struct {

@@ -147,7 +147,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	if s.agentOf(r) == "" {
-		w.Header().Set("WWW-Authenticate", Realm)
+		w.Header().Set("WWW-Authenticate", `Bearer realm="pollux"`)
 		mcp.TurnAway(w, r, http.StatusUnauthorized,
 			"the bearer token is missing or wrong: it is in the discovery file (authToken)")
 		return false
