@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// DefaultTimeout is how long a connection may live before it authenticates.
-	DefaultTimeout = 10 * time.Second
+	// Timeout is how long a connection may live before it authenticates.
+	Timeout = 10 * time.Second
 	// MaxStrangers bounds the connections that have not authenticated. It is far
 	// above what a browser and some CLIs open at the same time, and far below the
 	// usual limit of open files.
@@ -79,15 +79,12 @@ func (l *List) removeUntil(limit time.Time) []entry {
 	return removed
 }
 
-// A Config configures a [Server]. Handler, Log and Listeners must be set.
+// A Config configures a [Server].
 type Config struct {
 	// Handler calls [Authenticated] for the requests of clients that authenticate.
 	Handler   http.Handler
 	Log       *slog.Logger
 	Listeners []net.Listener
-	// Timeout is how long a connection may live before it authenticates;
-	// [DefaultTimeout] if 0.
-	Timeout time.Duration
 }
 
 // A Server is an HTTP server whose clients authenticate. It bounds how many connections
@@ -104,9 +101,6 @@ type Server struct {
 
 // New returns a server, which [Server.Serve] starts.
 func New(cfg Config) *Server {
-	if cfg.Timeout == 0 {
-		cfg.Timeout = DefaultTimeout
-	}
 	s := &Server{Config: cfg}
 	s.http = &http.Server{
 		Handler: http.HandlerFunc(s.serveHTTP), ConnContext: s.enter, ConnState: s.changed,
@@ -162,7 +156,7 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 // call.
 func (s *Server) enter(ctx context.Context, conn net.Conn) context.Context {
 	s.strangers.Add(conn, MaxStrangers)
-	time.AfterFunc(s.Timeout, func() { s.Sweep(time.Now()) })
+	time.AfterFunc(Timeout, func() { s.Sweep(time.Now()) })
 	return context.WithValue(ctx, key{}, client{
 		leave: func() { s.strangers.Remove(conn) },
 		own:   sync.OnceValue(func() bool { return ownUser(conn.LocalAddr(), conn.RemoteAddr()) }),
@@ -178,7 +172,7 @@ func (s *Server) changed(conn net.Conn, state http.ConnState) {
 
 // Sweep closes the connections whose time has run out at now.
 func (s *Server) Sweep(now time.Time) {
-	for _, e := range s.strangers.removeUntil(now.Add(-s.Timeout)) {
+	for _, e := range s.strangers.removeUntil(now.Add(-Timeout)) {
 		e.conn.Close()
 	}
 }

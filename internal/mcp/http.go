@@ -29,9 +29,9 @@ const (
 	impliedVersion = "2025-03-26"
 
 	bodyTimeout = time.Minute
-	// defaultKeepAlive is less than the 300 s after which Gemini CLI's HTTP client cuts a silent
-	// response.
-	defaultKeepAlive = 30 * time.Second
+	// keepAlive is the interval of the comments that keep a response alive on which nothing else is
+	// written. It is less than the 300 s after which Gemini CLI's HTTP client cuts a silent response.
+	keepAlive = 30 * time.Second
 	// closeTimeout is how long an agent may take to read the rest of a response when its session
 	// ends.
 	closeTimeout = time.Second
@@ -48,9 +48,6 @@ type Endpoint struct {
 	Open func(r *http.Request) (*Session, error)
 	// GoneTimeout is how long an agent may be without an event stream.
 	GoneTimeout time.Duration
-	// KeepAlive is the interval of the comments that keep a response alive on which nothing else
-	// is written; the default if 0.
-	KeepAlive time.Duration
 	// MaxBody bounds a message in bytes; [MaxMessage] if 0.
 	MaxBody int64
 
@@ -294,7 +291,7 @@ func (s *httpSession) serveRequest(w http.ResponseWriter, r *http.Request, m mes
 	defer context.AfterFunc(r.Context(), end)()
 	out, stop := respond(ctx, w, s.id)
 	defer stop()
-	tick := time.NewTicker(cmp.Or(s.endpoint.KeepAlive, defaultKeepAlive))
+	tick := time.NewTicker(keepAlive)
 	defer tick.Stop()
 	write := func(o *outgoing) {
 		if o == nil {
@@ -361,7 +358,7 @@ func (s *httpSession) serveStream(w http.ResponseWriter, r *http.Request) {
 	if s.dialect.StreamOpened != nil {
 		s.dialect.StreamOpened(r)
 	}
-	tick := time.NewTicker(cmp.Or(s.endpoint.KeepAlive, defaultKeepAlive))
+	tick := time.NewTicker(keepAlive)
 	defer tick.Stop()
 	for {
 		var err error

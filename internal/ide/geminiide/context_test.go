@@ -52,7 +52,7 @@ func TestContextKeepsTheTenNewest(t *testing.T) {
 // The core has no limits. A context that looks the same to the CLI is not sent
 // again.
 func TestContextThatTheCLISeesAsTheSame(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, b *backend, s *Server, c *cl) {
+	inBubble(t, func(t *testing.T, b *backend, s *Server, c *cl) {
 		st := c.listen()
 		if got := st.next(); got != emptyContext {
 			t.Fatalf("first event %s", got)

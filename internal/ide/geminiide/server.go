@@ -17,7 +17,7 @@ import (
 	"pollux/internal/sys/sock"
 )
 
-// A Config configures a [Server]. A duration of zero means the default.
+// A Config configures a [Server].
 type Config struct {
 	attach.Companion
 	// Roots returns the workspace's current roots; may be nil. The server sends
@@ -37,19 +37,11 @@ type Config struct {
 	// names allowed there: for a CLI in a container (host.docker.internal).
 	ExtraHost  string
 	ExtraNames []string
-	// GoneTimeout is how long a client may be without an event stream.
-	GoneTimeout time.Duration
-	// AuthTimeout is how long a connection may live before it authenticates.
-	AuthTimeout time.Duration
-	// KeepAliveInterval is the interval of the comments that keep a stream open:
-	// the CLI's HTTP client cuts a silent one after 300 s.
-	KeepAliveInterval time.Duration
-	// MaxBody bounds a request's body in bytes; the CLI sends whole files.
-	MaxBody int64
 }
 
 const (
-	defaultGoneTimeout = 30 * time.Second
+	// goneTimeout is how long a client may be without an event stream.
+	goneTimeout = 30 * time.Second
 	// maxSessions is far above what a person runs. It keeps a client that
 	// reconnects in a loop from using up the memory.
 	maxSessions = 256
@@ -76,18 +68,13 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Token == "" {
 		cfg.Token = rand.Text()
 	}
-	if cfg.GoneTimeout == 0 {
-		cfg.GoneTimeout = defaultGoneTimeout
-	}
 	s := &Server{cfg: cfg}
 	var experimental func() map[string]any
 	if cfg.Roots != nil {
 		experimental = func() map[string]any { return map[string]any{RootsCapability: map[string]any{"roots": cfg.Roots()}} }
 	}
 	s.mcp = cfg.Companion.Server(maxSessions, experimental)
-	s.endpoint = mcp.Endpoint{
-		Admit: s.admit, Open: s.open, GoneTimeout: cfg.GoneTimeout, KeepAlive: cfg.KeepAliveInterval, MaxBody: cfg.MaxBody,
-	}
+	s.endpoint = mcp.Endpoint{Admit: s.admit, Open: s.open, GoneTimeout: goneTimeout}
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", cfg.Port))
 	if err != nil && cfg.Port != 0 {
 		// CLIs that reconnect send the old token to any program on the old port.
@@ -109,9 +96,7 @@ func New(cfg Config) (*Server, error) {
 		listeners = append(listeners, extra)
 		s.hosts = append([]string{cfg.ExtraHost}, cfg.ExtraNames...)
 	}
-	s.http = gate.New(gate.Config{
-		Handler: &s.endpoint, Log: cfg.Log, Listeners: listeners, Timeout: cfg.AuthTimeout,
-	})
+	s.http = gate.New(gate.Config{Handler: &s.endpoint, Log: cfg.Log, Listeners: listeners})
 	return s, nil
 }
 

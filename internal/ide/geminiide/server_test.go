@@ -125,11 +125,11 @@ func dialPort(t *testing.T, port int) *cl {
 
 // inBubble runs a test with a server and its client. In it, [synctest.Wait] waits until the
 // server has noticed everything.
-func inBubble(t *testing.T, change func(*Config), test func(t *testing.T, b *backend, s *Server, c *cl)) {
+func inBubble(t *testing.T, test func(t *testing.T, b *backend, s *Server, c *cl)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b, network := newBackend(), systest.NewNetwork()
-		s := startOn(t, b, change, network)
+		s := startOn(t, b, nil, network)
 		c := dial(t, s)
 		transport := &http.Transport{DialContext: network.Dial}
 		t.Cleanup(transport.CloseIdleConnections)
@@ -262,7 +262,8 @@ func accepted(path, content string) string {
 // Every refusal, in the order of the checks, each with a text that says what
 // to do.
 func TestRefusals(t *testing.T) {
-	s := start(t, newBackend(), func(c *Config) { c.MaxBody = 1 << 20 })
+	s := start(t, newBackend(), nil)
+	s.endpoint.MaxBody = 1 << 20
 	c := dial(t, s).initialize()
 	ok := `{"jsonrpc":"2.0","id":9,"method":"ping"}`
 	for _, tt := range []struct {
@@ -375,7 +376,7 @@ func FuzzParseOpenDiff(f *testing.F) {
 // A stream starts with the context, even after a reconnect, and an update right
 // after it is not lost.
 func TestContextGoesOutAsSoonAsAStreamOpens(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, b *backend, s *Server, c *cl) {
+	inBubble(t, func(t *testing.T, b *backend, s *Server, c *cl) {
 		for range 3 {
 			st := c.listen()
 			if got := st.next(); got != emptyContext {
@@ -424,7 +425,7 @@ func TestNoNotificationForUndecidedProposals(t *testing.T) {
 // A client without a stream counts as gone after a while, and its undelivered
 // outcomes are reported.
 func TestGone(t *testing.T) {
-	inBubble(t, func(c *Config) { c.GoneTimeout = 20 * time.Millisecond }, func(t *testing.T, b *backend, s *Server, c *cl) {
+	inBubble(t, func(t *testing.T, b *backend, s *Server, c *cl) {
 		session := <-b.Joined
 		st := c.listen()
 		st.next()
@@ -477,14 +478,16 @@ func TestCloseFlushesAndEndsGracefully(t *testing.T) {
 }
 
 func TestKeepAliveComments(t *testing.T) {
-	c := dial(t, start(t, newBackend(), func(c *Config) { c.KeepAliveInterval = 5 * time.Millisecond })).initialize()
-	st := c.listen()
-	st.next()
-	for range 3 {
-		if got := st.next(); got != "comment" {
-			t.Errorf("an idle stream carries %s", got)
+	inBubble(t, func(t *testing.T, _ *backend, _ *Server, c *cl) {
+		st := c.listen()
+		st.next()
+		for range 3 {
+			time.Sleep(time.Minute)
+			if got := st.next(); got != "comment" {
+				t.Errorf("an idle stream carries %s", got)
+			}
 		}
-	}
+	})
 }
 
 // The stdio transport: notifications only after the client is initialized.

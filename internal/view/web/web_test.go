@@ -201,7 +201,7 @@ func TestStrangersHaveLittleTime(t *testing.T) {
 	if got := rpc(other, "x"); got != http.StatusUnauthorized {
 		t.Errorf("with another secret: %d", got)
 	}
-	s.http.Sweep(time.Now().Add(gate.DefaultTimeout))
+	s.http.Sweep(time.Now().Add(gate.Timeout))
 	if got := rpc(page, s.secret); got != http.StatusGone {
 		t.Errorf("with the secret, later: %d", got)
 	}
