@@ -10,33 +10,19 @@ import (
 	"pollux/internal/sys/disk"
 )
 
-// sweepDelay keeps the sweep from delaying the companion's start.
-const sweepDelay = 500 * time.Millisecond
-
 // sweep removes the temporary files of Pollux processes that were killed while they saved a
 // file. It looks in the directories that the journal names in the workspace, and walks no
-// tree. It looks twice, since a file that is young at first may be in use.
+// tree. It looks once, when files that were young when the companion started may go, too.
 func (c *Companion) sweep() {
-	var dirs map[string][]string
-	for _, delay := range []time.Duration{sweepDelay, disk.TempTTL} {
-		select {
-		case <-time.After(delay):
-		case <-c.sending.Done():
-			return
-		}
-		known := dirs
-		var err error
-		dirs, err = within(diskTimeout, func() (map[string][]string, error) {
-			if known == nil {
-				known = c.savedDirs()
-			}
-			c.removeTemps(known)
-			return known, nil
-		})
-		if err != nil {
-			return
-		}
+	select {
+	case <-time.After(disk.TempTTL):
+	case <-c.sending.Done():
+		return
 	}
+	within(diskTimeout, func() (struct{}, error) {
+		c.removeTemps(c.savedDirs())
+		return struct{}{}, nil
+	})
 }
 
 // savedDirs returns the directories of all paths in the journal, by root of the workspace and

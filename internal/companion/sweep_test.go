@@ -50,12 +50,9 @@ func TestSweep(t *testing.T) {
 				t.Errorf("%s is gone: %v; want %v", path, err != nil, want)
 			}
 		}
-		time.Sleep(sweepDelay + time.Second)
+		time.Sleep(disk.TempTTL + time.Second)
 		synctest.Wait()
 		gone(old, true)
-		gone(young, false)
-		time.Sleep(disk.TempTTL)
-		synctest.Wait()
 		gone(young, true)
 		for _, path := range kept {
 			gone(path, false)
