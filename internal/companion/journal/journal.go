@@ -216,10 +216,7 @@ func (j *Journal) get(id string) (Entry, error) {
 	if !validID().MatchString(id) {
 		return Entry{}, notFound(id)
 	}
-	var e struct {
-		Entry
-		Undelivered bool `json:"undelivered"` // Unwritten in old entries
-	}
+	var e Entry
 	j.prune.reads.Add(1)
 	data, err := disk.ReadFile(j.file(id, "json"), maxEntry)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -232,12 +229,11 @@ func (j *Journal) get(id string) (Entry, error) {
 		return Entry{}, fmt.Errorf("entry %s of the journal cannot be read: %w: "+
 			"run `pollux journal show %s` for its text", id, err, id)
 	}
-	e.Unwritten = e.Unwritten || e.Undelivered
 	// A killed process may have written only the text.
 	if info, err := os.Lstat(j.file(id, "edited")); err == nil {
 		e.Edited, e.Bytes = true, info.Size()
 	}
-	return e.Entry, nil
+	return e, nil
 }
 
 // A notFound is an ID without an entry.

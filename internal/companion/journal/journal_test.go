@@ -94,17 +94,6 @@ func TestUnwritten(t *testing.T) {
 	want(id, Accepted, false)
 	do(j.Finish(id, Accepted, true))
 	want(id, Accepted, true)
-
-	// An entry of an older Pollux has another name for it.
-	id = add(t, j, Entry{Path: "/f"}, "p")
-	do(j.Finish(id, Accepted, true))
-	data, err := os.ReadFile(j.file(id, "json"))
-	do(err)
-	data = []byte(strings.Replace(string(data), `"unwritten":true`, `"undelivered":true`, 1))
-	do(os.WriteFile(j.file(id, "json"), data, 0o600))
-	want(id, Accepted, true)
-	do(j.Finish(id, Accepted, false))
-	want(id, Accepted, false)
 }
 
 // If a process was killed after it wrote the user's text and before it updated
