@@ -61,9 +61,7 @@ func TestWallHoldsWithoutThePolicy(t *testing.T) {
 	}
 	for _, kind := range kinds {
 		for _, mode := range []string{agent.WallRequired, agent.WallOff} {
-			runner, err := agents.Open(&permissive, agent.Options{
-				Kind: kind, Wall: agent.Wall{Mode: mode, Launcher: polluxBinary},
-			})
+			runner, err := agents.Open(&permissive, agent.Options{Wall: agent.Wall{Mode: mode, Launcher: polluxBinary}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -75,7 +73,7 @@ func TestWallHoldsWithoutThePolicy(t *testing.T) {
 			w.file("hello.txt", "good morning")
 			before := w.tree()
 			result, err := runner.Run(w.context(), agent.Request{
-				Prompt: "go", Dir: w.project, Source: from, Pace: nil,
+				Prompt: "go", Dir: w.project, Source: from, Spawn: kind == agent.Spawned,
 			}, func(agent.Event) {})
 			if err := runner.Close(); err != nil {
 				t.Error(err)

@@ -55,8 +55,8 @@ type Request struct {
 	Change *Change
 	// Queue says how the request waits for others that use the quota of the same account.
 	Queue Queue
-	// Spawn starts a process for this request alone, as a runner of kind [Spawned]
-	// does.
+	// Spawn starts a process for this request alone. Otherwise a runner does so only where it
+	// cannot keep one running.
 	Spawn bool
 	// Pace, if set, is called before a process is started for this request alone.
 	// It returns when the process may start.
@@ -126,8 +126,7 @@ type Processes interface {
 	// unknown version for its version, once. The error is an [*Error], or
 	// [context.Cause] of the context.
 	Check(ctx context.Context, from Source) (Program, error)
-	// Ahead starts a process for a workspace before the first request, if the runner
-	// keeps processes. It does not wait.
+	// Ahead starts a process for a workspace before the first request. It does not wait.
 	Ahead(from Source, dir string)
 	// Forget drops a conversation.
 	Forget(session string)
@@ -139,10 +138,10 @@ type Processes interface {
 	Close() error
 }
 
-// The kinds of runners.
+// The kinds of processes that answer.
 const (
-	Spawned = "spawn"
-	Warmed  = "warm"
+	Spawned = "spawn" // a process for one request
+	Warmed  = "warm"  // a process that keeps running
 )
 
 // A Result is the outcome of a run.

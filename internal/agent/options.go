@@ -10,10 +10,7 @@ type Options struct {
 	// IdleTimeout limits how long an agent may print nothing while it works on a
 	// request. The default is 5 minutes.
 	IdleTimeout time.Duration
-	// Kind is [Warmed] or [Spawned]. A warm runner starts a process for a single
-	// request only where it cannot keep one running. The default is [Warmed].
-	Kind string
-	// Warm limits the processes of a warm runner.
+	// Warm limits the warm processes.
 	Warm Limits
 	// Wall keeps the processes from changing files.
 	Wall Wall

@@ -67,7 +67,7 @@ func TestFirstCallStartsTheAgent(t *testing.T) {
 		for _, revision := range []string{"", "2025-06-18"} {
 			t.Run(tt.name+" "+revision, func(t *testing.T) {
 				runner := newStarter()
-				b := newTestBridge(t, runner, func(c *Config) { c.Runner.Kind = tt.kind })
+				b := newTestBridge(t, runner, func(c *Config) { c.Kind = tt.kind })
 				s := connectAs(t, b, "test", revision, tt.roots...)
 				if _, err := s.ListTools(t.Context(), nil); err != nil {
 					t.Fatal(err)
@@ -91,7 +91,7 @@ func TestFirstCallStartsTheAgent(t *testing.T) {
 func TestSpawnedStartsNothing(t *testing.T) {
 	for kind, want := range map[string]int{agent.Spawned: 0, agent.Warmed: 1} {
 		runner := newStarter()
-		b := newTestBridge(t, runner, func(c *Config) { c.Runner.Kind, c.AheadDir = kind, "/dir" })
+		b := newTestBridge(t, runner, func(c *Config) { c.Kind, c.AheadDir = kind, "/dir" })
 		connect(t, b, "a client").Ping(t.Context(), nil)
 		if got := runner.started(t, b, want); len(got) != want {
 			t.Errorf("%s: it starts for %q", kind, got)

@@ -87,7 +87,7 @@ func New(runner agent.Runner, cfg Config) (*Bridge, error) {
 // startAhead starts a process for a workspace before the first question of a client, unless
 // each question gets its own.
 func (b *Bridge) startAhead(dir, client string) {
-	if b.cfg.Runner.Kind == agent.Spawned || checkDepth() != nil {
+	if b.cfg.Kind == agent.Spawned || checkDepth() != nil {
 		return
 	}
 	a, err := b.pick(Common{client: client}, false)
@@ -338,7 +338,7 @@ func (c *call) request(ctx context.Context, q question) (agent.Result, error) {
 	cfg := c.b.cfg
 	req := agent.Request{
 		Prompt: q.prompt, Images: q.images, Model: model, Fallback: c.agent.FallbackModel, Dir: c.dir, Verbatim: q.change != nil, Source: c.agent.Source,
-		Conversation: q.conversation, Replay: q.replay, Schema: q.schema, Change: q.change, Spawn: cfg.Runner.Kind == agent.Spawned,
+		Conversation: q.conversation, Replay: q.replay, Schema: q.schema, Change: q.change, Spawn: cfg.Kind == agent.Spawned,
 		Queue: agent.Queue{
 			Limit: cfg.MaxConcurrent, Timeout: queueTimeout,
 			StartInterval: cfg.StartInterval, StartJitter: cfg.StartJitter,

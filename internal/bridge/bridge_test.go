@@ -98,7 +98,7 @@ func TestSettings(t *testing.T) {
 	cfg := get(map[string]string{"GEMINI_MAX_CONCURRENT": "  ", "GEMINI_DEFAULT_MODEL": " gemini-x ", "GEMINI_FALLBACK_MODEL": "NONE"})
 	if cfg.MaxConcurrent != 3 || cfg.DefaultModel != "gemini-x" || cfg.FallbackModel != "" ||
 		cfg.StartInterval != 5*time.Second || cfg.StartJitter != 200*time.Millisecond || cfg.Source.Command != "gemini" || cfg.Source.Env != nil ||
-		cfg.Runner.IdleTimeout != 5*time.Minute || cfg.Runner.Kind != agent.Warmed || cfg.AheadDir != "" || cfg.NoPool || cfg.Runner.Wall.Mode != agent.WallAuto ||
+		cfg.Runner.IdleTimeout != 5*time.Minute || cfg.Kind != agent.Warmed || cfg.AheadDir != "" || cfg.NoPool || cfg.Runner.Wall.Mode != agent.WallAuto ||
 		cfg.Runner.Warm.Processes != 3 || cfg.Runner.Warm.IdleTimeout != 10*time.Minute || cfg.Runner.Warm.Memory != 1<<30 {
 		t.Errorf("got %+v", cfg)
 	}
@@ -110,7 +110,7 @@ func TestSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg = get(map[string]string{"GEMINI_WARM_AHEAD": "yes", "POLLUX_POOL": "off", "GEMINI_RUNNER": "SPAWN"})
-	if cfg.AheadDir != dir || !cfg.NoPool || cfg.Runner.Kind != agent.Spawned {
+	if cfg.AheadDir != dir || !cfg.NoPool || cfg.Kind != agent.Spawned {
 		t.Errorf("got %+v", cfg)
 	}
 }

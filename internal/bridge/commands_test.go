@@ -23,8 +23,8 @@ func TestNoToolRunsACommand(t *testing.T) {
 	}
 	for _, kind := range []string{agent.Warmed, agent.Spawned} {
 		t.Run(kind, func(t *testing.T) {
-			runner := fakeRunner(t, agent.Options{Kind: kind, Warm: agent.Limits{WaitTimeout: MaxTimeout}})
-			s := connect(t, newTestBridge(t, runner, func(c *Config) { c.Templates = templates }), "test", fileURI(t.TempDir()))
+			runner := fakeRunner(t, agent.Options{Warm: agent.Limits{WaitTimeout: MaxTimeout}})
+			s := connect(t, newTestBridge(t, runner, func(c *Config) { c.Kind, c.Templates = kind, templates }), "test", fileURI(t.TempDir()))
 			for _, call := range [][3]string{ // a tool, its arguments, and what the answer repeats
 				{"query", `{"prompt":%q}`, "init please"},
 				{"query", `{"prompt":%q,"changeMode":true}`, "init please"},

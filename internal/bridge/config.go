@@ -14,8 +14,10 @@ import (
 type Config struct {
 	// Asked is the first agent that the bridge can ask.
 	Asked
-	// Runner holds the settings of runners. The bridge does not open
-	// the runner, but reports Runner.Kind.
+	// Kind is [agent.Spawned] if each question gets its own process, and otherwise
+	// [agent.Warmed].
+	Kind string
+	// Runner holds the settings of runners. The bridge does not open them.
 	Runner agent.Options
 	// Others are more agents that calls can name. Open opens a runner for one of them,
 	// which the bridge closes. Usable, if set, replaces [agent.Agent.Usable].
@@ -77,9 +79,9 @@ func Configure(row *agent.Agent, s Settings) Config {
 		StartInterval: s.Duration("bridge.start-interval"),
 		StartJitter:   s.Duration("bridge.start-jitter"),
 		Templates:     s.Text("bridge.prompts-dir"),
+		Kind:          s.Text("bridge.runner"),
 		Runner: agent.Options{
 			IdleTimeout: s.Duration("bridge.idle-timeout"),
-			Kind:        s.Text("bridge.runner"),
 			Wall:        agent.Wall{Mode: s.Text("bridge.wall")},
 			Warm: agent.Limits{
 				Processes:   s.Number("bridge.warm-processes"),

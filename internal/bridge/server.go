@@ -560,7 +560,7 @@ func (b *Bridge) Ping(ctx context.Context) (string, error) {
 	}
 	line("queue", "%d running, %d waiting, at most %d of each account, at least %s between starts",
 		b.running.Load(), b.waiting.Load(), b.cfg.MaxConcurrent, b.cfg.StartInterval)
-	line("runner", "%s", b.cfg.Runner.Kind)
+	line("runner", "%s", b.cfg.Kind)
 	for _, w := range b.workers() {
 		line("warm", "%s", w)
 	}

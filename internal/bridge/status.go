@@ -47,7 +47,7 @@ type pooled interface{ Pool() int }
 // Status returns the state of the bridge.
 func (b *Bridge) Status() Status {
 	s := Status{
-		PID: os.Getpid(), Version: b.cfg.Version, Started: b.started, Runner: b.cfg.Runner.Kind, Max: b.cfg.MaxConcurrent,
+		PID: os.Getpid(), Version: b.cfg.Version, Started: b.started, Runner: b.cfg.Kind, Max: b.cfg.MaxConcurrent,
 		Sessions: len(b.conversations.list()), Workers: []agent.Worker{},
 	}
 	for _, a := range b.agents {

@@ -21,7 +21,7 @@ import (
 // 200 calls share 3 slots, and each has a process for itself, which crashes, hangs or does not
 // stop. Each call ends in a way that its fault allows, and no process or file is left.
 func TestStress(t *testing.T) {
-	stress(t, agent.Options{Kind: agent.Spawned}, 3, 200, []string{
+	stress(t, agent.Spawned, 3, 200, []string{
 		"echo", "echo", "crash", "killed", "silent", "hang", "say-and-hang", "stubborn", "grandchild=1", "grandchild", "noise", "exit=53",
 	})
 }
@@ -34,16 +34,16 @@ func TestWarmStress(t *testing.T) {
 	if testing.Short() {
 		calls = 200
 	}
-	stress(t, agent.Options{Kind: agent.Warmed, Warm: agent.Limits{Processes: 3}}, 8, calls, []string{
+	stress(t, agent.Warmed, 8, calls, []string{
 		"echo", "echo", "echo", "echo", "remember", "noise", "crash", "killed", "hang", "say-and-hang", "slow=20", "error=500", "empty", "narrate",
 	})
 }
 
 // stress asks a fake agent that follows these instructions, in 5 workspaces. Callers give up.
 // Warm processes are killed, and the disk is full at times.
-func stress(t *testing.T, opts agent.Options, slots, calls int, fakes []string) {
-	runner := fakeRunner(t, opts)
-	b := newTestBridge(t, runner, func(c *Config) { c.MaxConcurrent = slots })
+func stress(t *testing.T, kind string, slots, calls int, fakes []string) {
+	runner := fakeRunner(t, agent.Options{})
+	b := newTestBridge(t, runner, func(c *Config) { c.Kind, c.MaxConcurrent = kind, slots })
 	var dirs []string
 	for range 5 {
 		dirs = append(dirs, t.TempDir())
@@ -69,7 +69,7 @@ func stress(t *testing.T, opts agent.Options, slots, calls int, fakes []string) 
 		}
 	})
 	faults.Go(func() { // disk full: a file replaces the directory of the runs for a while
-		if runtime.GOOS == "windows" || opts.Kind == agent.Spawned {
+		if runtime.GOOS == "windows" || kind == agent.Spawned {
 			return // Windows renames no directory in use, and a process for one call has files there
 		}
 		roots, err := filepath.Glob(filepath.Join(os.TempDir(), "pollux-bridge-*"))

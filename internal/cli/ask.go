@@ -125,7 +125,7 @@ func (a *asking) run(cmd *cobra.Command, args []string) error {
 	change := func(c *bridge.Config) {
 		c.Names, c.History = &askNames, a.history
 		if !a.there.away() { // no process stays warm for one call; the pool there may have one
-			c.Runner.Kind, c.NoPool = agent.Spawned, true
+			c.Kind, c.NoPool = agent.Spawned, true
 		}
 		cfg = *c
 	}

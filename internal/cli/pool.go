@@ -85,7 +85,7 @@ func servePool(ctx context.Context, streams IO, logs *logFlags, reports bool) er
 	if err != nil {
 		return err
 	}
-	cfg.Runner.Log, cfg.Runner.Kind = log, agent.Warmed // a request may ask for its own process
+	cfg.Runner.Log = log
 	path, err := shared.SocketPath(build())
 	if err != nil {
 		return err

@@ -111,6 +111,7 @@ type Bench struct {
 	T      *testing.T
 	Dir    string
 	Source agent.Source
+	Spawn  bool // each request gets its own process
 
 	mu     sync.Mutex
 	events []string
@@ -127,7 +128,7 @@ func NewBench(t *testing.T, dir string, from agent.Source, r agent.Runner) *Benc
 	return &Bench{Runner: r, T: t, Dir: dir, Source: from}
 }
 
-// Run implements [agent.Runner]. It adds the source if the request has none.
+// Run implements [agent.Runner]. It adds the source if the request has none, and Spawn.
 func (b *Bench) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
 	if req.Source.Command == "" {
 		req.Source.Command = b.Source.Command
@@ -135,6 +136,7 @@ func (b *Bench) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	if req.Source.Env == nil {
 		req.Source.Env = b.Source.Env
 	}
+	req.Spawn = req.Spawn || b.Spawn
 	return b.Runner.Run(ctx, req, emit)
 }
 

@@ -49,7 +49,7 @@ func newBox(t *testing.T, change func(*agent.Options)) *box {
 	t.Helper()
 	agenttest.Isolate(t, "*")
 	cli := fakeGemini(t, "0.61.0")
-	opts := agent.Options{Kind: agent.Spawned}
+	var opts agent.Options
 	if change != nil {
 		change(&opts)
 	}
@@ -57,7 +57,9 @@ func newBox(t *testing.T, change func(*agent.Options)) *box {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &box{agenttest.NewBench(t, t.TempDir(), agent.Source{Command: cli}, once{p}), p}
+	b := agenttest.NewBench(t, t.TempDir(), agent.Source{Command: cli}, once{p})
+	b.Spawn = true
+	return &box{b, p}
 }
 
 // run asks for a fake by name.

@@ -66,7 +66,6 @@ type Pool struct {
 	limits agent.Limits
 	idle   time.Duration // how long a request may go without news
 	most   int64         // the output of a [agent.Driver.OneShot] process in bytes, at most
-	alone  bool          // each request gets its own process
 	wall   agent.Wall
 	spawn  func(*exec.Cmd) (spawned, error)
 	log    *slog.Logger
@@ -137,7 +136,7 @@ func newPool(row *agent.Agent, opts agent.Options) *Pool {
 	limits.StartTimeout = cmp.Or(limits.StartTimeout, time.Minute)
 	limits.WaitTimeout = cmp.Or(limits.WaitTimeout, 5*time.Second)
 	p := &Pool{
-		agent: row, limits: limits, idle: cmp.Or(opts.IdleTimeout, 5*time.Minute), most: maxOutput, alone: opts.Kind == agent.Spawned,
+		agent: row, limits: limits, idle: cmp.Or(opts.IdleTimeout, 5*time.Minute), most: maxOutput,
 		wall: opts.Wall, spawn: spawn, log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)),
 		current: make(map[key]*process), starting: make(map[key]*process), all: make(map[*process]bool),
 		failed: make(map[string]failures), named: make(map[conversation]*session), lookups: make(map[string]*lookup),
@@ -186,7 +185,7 @@ func (p *Pool) Workers() []agent.Worker {
 func (p *Pool) Ahead(from agent.Source, dir string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.closed && !p.alone {
+	if !p.closed {
 		p.tasks.Go(func() { p.startAhead(from, dir) })
 	}
 }
@@ -253,7 +252,7 @@ func (p *Pool) Attempt(ctx context.Context, req agent.Request, emit func(agent.E
 	defer p.tasks.Done()
 	var over <-chan struct{} // closed when no process works on the request any more; nil if none does
 	defer func() { req.Release(&p.tasks, over) }()
-	if req.Spawn || p.alone {
+	if req.Spawn {
 		result, over, err = p.runAlone(ctx, req, emit)
 		return result, err
 	}

@@ -80,12 +80,9 @@ func (d double) sit(t *testing.T, kind, version string, change func(*agent.Optio
 	}
 	agenttest.Isolate(t, "pollux*")
 	cli, dir := d.command(t, t.TempDir(), version), t.TempDir()
-	opts := agent.Options{Kind: kind, Warm: agent.Limits{WaitTimeout: agenttest.Timeout}}
+	opts := agent.Options{Warm: agent.Limits{WaitTimeout: agenttest.Timeout}}
 	if change != nil {
 		change(&opts)
-	}
-	if kind == overSocket {
-		opts.Kind = agent.Warmed
 	}
 	r, err := agents.Open(d.row, opts)
 	if err != nil {
@@ -95,7 +92,9 @@ func (d double) sit(t *testing.T, kind, version string, change func(*agent.Optio
 	if kind == overSocket {
 		return agenttest.NewBench(t, dir, from, share(t, d.row, from, r))
 	}
-	return agenttest.NewBench(t, dir, from, r)
+	b := agenttest.NewBench(t, dir, from, r)
+	b.Spawn = kind == agent.Spawned
+	return b
 }
 
 // share returns a runner that reaches another one over a socket, with from as the first
