@@ -24,9 +24,7 @@ import (
 // recordUsage makes a bridge record its calls. The caller calls the function that
 // it returns after the bridge has closed.
 func recordUsage(cfg *bridge.Config) (closeAll func()) {
-	meter, err := metrics.Open(os.Getenv, metrics.Options{
-		Provider: cfg.Agent.Provider, Version: cfg.Version, Log: cfg.Log,
-	})
+	meter, err := metrics.Open(os.Getenv, metrics.Options{Version: cfg.Version, Log: cfg.Log})
 	if err != nil {
 		cfg.Log.Warn("no metrics are sent: " + err.Error())
 	}

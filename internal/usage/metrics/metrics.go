@@ -8,7 +8,6 @@
 package metrics
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -42,8 +41,6 @@ var (
 
 // Options describe whose calls are measured.
 type Options struct {
-	// Provider is the value of gen_ai.provider.name for calls without [agent.Usage.Provider].
-	Provider string
 	// Version is the version of Pollux.
 	Version string
 	Log     *slog.Logger
@@ -54,7 +51,6 @@ type Options struct {
 type Meter struct {
 	provider *sdk.MeterProvider
 	failures *failures
-	name     string // gen_ai.provider.name
 	duration metric.Float64Histogram
 	tokens   metric.Int64Histogram
 	notAsked metric.Float64Histogram // the durations of calls that no agent was asked for
@@ -105,7 +101,7 @@ func describe(o Options) *resource.Resource {
 // newMeter returns a meter whose metrics the reader reads.
 func newMeter(o Options, about *resource.Resource, reader sdk.Reader) (*Meter, error) {
 	m := &Meter{
-		name: o.Provider, failures: &failures{log: o.Log}, closeTimeout: closeTimeout,
+		failures: &failures{log: o.Log}, closeTimeout: closeTimeout,
 		provider: sdk.NewMeterProvider(sdk.WithResource(about), sdk.WithReader(reader)),
 	}
 	meter := m.provider.Meter("pollux", metric.WithInstrumentationVersion(o.Version))
@@ -132,7 +128,7 @@ func (m *Meter) Record(c agent.Usage) {
 		return
 	}
 	ctx := context.Background()
-	provider := attribute.String("gen_ai.provider.name", cmp.Or(c.Provider, m.name))
+	provider := attribute.String("gen_ai.provider.name", c.Provider)
 	kind := attribute.String("error.type", strings.ReplaceAll(c.Error, " ", "_"))
 	if c.NotAsked {
 		m.notAsked.Record(ctx, c.Duration.Seconds(), metric.WithAttributes(provider, kind))

@@ -95,7 +95,7 @@ func open(t *testing.T, env map[string]string) (*Meter, *bytes.Buffer, error) {
 	t.Helper()
 	var log bytes.Buffer
 	m, err := Open(func(name string) string { return env[name] }, Options{
-		Provider: "gcp.gen_ai", Version: "1.2.3", Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Version: "1.2.3", Log: slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	return m, &log, err
 }
@@ -152,7 +152,7 @@ func points[N int64 | float64](t *testing.T, got map[string]point, m metricdata.
 
 func TestMetrics(t *testing.T) {
 	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "team=a%20b,service.version=9")
-	o := Options{Provider: "gcp.gen_ai", Version: "1.2.3", Log: slog.New(slog.DiscardHandler)}
+	o := Options{Version: "1.2.3", Log: slog.New(slog.DiscardHandler)}
 	reader := sdk.NewManualReader()
 	m, err := newMeter(o, describe(o), reader)
 	if err != nil {
@@ -160,7 +160,7 @@ func TestMetrics(t *testing.T) {
 	}
 	call := agent.Usage{
 		Start: time.Now(), Duration: 3 * time.Second, Queued: 500 * time.Millisecond,
-		Agent: "gemini", Model: "gemini-2.5-pro", Tokens: agent.Tokens{Input: 1000, Output: 20, Cached: 900},
+		Provider: "gcp.gen_ai", Model: "gemini-2.5-pro", Tokens: agent.Tokens{Input: 1000, Output: 20, Cached: 900},
 	}
 	m.Record(call)
 	m.Record(call)
@@ -170,7 +170,7 @@ func TestMetrics(t *testing.T) {
 	failed := call
 	failed.Requested, failed.Model, failed.Error, failed.Tokens = "gemini-2.5-pro", "gemini-2.5-pro", "quota per day", agent.Tokens{}
 	m.Record(failed)
-	m.Record(agent.Usage{Start: time.Now(), Duration: 3 * time.Second, Agent: "gemini", Requested: "gemini-2.5-pro", Error: "not installed", NotAsked: true})
+	m.Record(agent.Usage{Start: time.Now(), Duration: 3 * time.Second, Provider: "gcp.gen_ai", Requested: "gemini-2.5-pro", Error: "not installed", NotAsked: true})
 	metrics := collect(t, reader)
 	m.Close()
 
@@ -274,7 +274,7 @@ func TestEncoding(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := Options{Provider: "p", Version: "1", Log: slog.New(slog.DiscardHandler)}
+		o := Options{Version: "1", Log: slog.New(slog.DiscardHandler)}
 		reader := sdk.NewManualReader(sdk.WithTemporalitySelector(e.Temporality))
 		m, err := newMeter(o, describe(o), reader)
 		if err != nil {
@@ -464,7 +464,7 @@ func TestRetry(t *testing.T) {
 			return &http.Response{StatusCode: status, Header: http.Header{"Retry-After": {"5"}}, Body: http.NoBody}, nil
 		}))
 		var log bytes.Buffer
-		o := Options{Provider: "p", Log: slog.New(slog.NewTextHandler(&log, nil))}
+		o := Options{Log: slog.New(slog.NewTextHandler(&log, nil))}
 		m, err := newMeter(o, describe(o), sdk.NewPeriodicReader(e, sdk.WithInterval(time.Minute)))
 		if err != nil {
 			t.Fatal(err)
@@ -491,7 +491,7 @@ func TestSilentCollector(t *testing.T) {
 			<-r.Context().Done()
 			return nil, r.Context().Err()
 		}))
-		o := Options{Provider: "p", Log: slog.New(slog.DiscardHandler)}
+		o := Options{Log: slog.New(slog.DiscardHandler)}
 		m, err := newMeter(o, describe(o), sdk.NewPeriodicReader(e))
 		if err != nil {
 			t.Fatal(err)
