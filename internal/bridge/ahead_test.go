@@ -21,6 +21,9 @@ func newStarter() *starter { return &starter{answering("ok"), make(chan string, 
 
 func (s *starter) Ahead(_ agent.Source, dir string) { s.dirs <- dir }
 
+// installed makes a bridge take its agent for installed.
+func installed(c *Config) { c.Usable = func(Asked) bool { return true } }
+
 // started waits for n starts, closes the bridge, and returns all starts.
 func (s *starter) started(t *testing.T, b *Bridge, n int) (dirs []string) {
 	t.Helper()
@@ -67,7 +70,7 @@ func TestFirstCallStartsTheAgent(t *testing.T) {
 		for _, revision := range []string{"", "2025-06-18"} {
 			t.Run(tt.name+" "+revision, func(t *testing.T) {
 				runner := newStarter()
-				b := newTestBridge(t, runner, func(c *Config) { c.Kind = tt.kind })
+				b := newTestBridge(t, runner, func(c *Config) { installed(c); c.Kind = tt.kind })
 				s := connectAs(t, b, "test", revision, tt.roots...)
 				if _, err := s.ListTools(t.Context(), nil); err != nil {
 					t.Fatal(err)
@@ -91,11 +94,24 @@ func TestFirstCallStartsTheAgent(t *testing.T) {
 func TestSpawnedStartsNothing(t *testing.T) {
 	for kind, want := range map[string]int{agent.Spawned: 0, agent.Warmed: 1} {
 		runner := newStarter()
-		b := newTestBridge(t, runner, func(c *Config) { c.Kind, c.AheadDir = kind, "/dir" })
+		b := newTestBridge(t, runner, func(c *Config) { installed(c); c.Kind, c.AheadDir = kind, "/dir" })
 		connect(t, b, "a client").Ping(t.Context(), nil)
 		if got := runner.started(t, b, want); len(got) != want {
 			t.Errorf("%s: it starts for %q", kind, got)
 		}
+	}
+}
+
+// An agent that is not installed does not start, and nor does a pool for it.
+func TestMissingStartsNothing(t *testing.T) {
+	runner := newStarter()
+	b := newTestBridge(t, runner, func(c *Config) {
+		c.AheadDir = "/dir"
+		c.Usable = func(Asked) bool { return false }
+	})
+	connect(t, b, "a client").Ping(t.Context(), nil)
+	if got := runner.started(t, b, 0); len(got) > 0 {
+		t.Errorf("it starts for %q", got)
 	}
 }
 

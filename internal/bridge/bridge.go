@@ -91,7 +91,7 @@ func (b *Bridge) startAhead(dir, client string) {
 		return
 	}
 	a, err := b.pick(Common{client: client}, false)
-	if err != nil {
+	if err != nil || !a.usable() {
 		return
 	}
 	if r, err := a.run(); err == nil {

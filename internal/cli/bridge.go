@@ -82,7 +82,7 @@ func openRunner(cfg bridge.Config, there *poolFlags) (agent.Runner, error) {
 	}
 	h := hello(cfg)
 	return shared.NewClient(shared.Config{
-		Connect: connect, Hello: &h, Local: local, Usable: cfg.Agent.Usable,
+		Connect: connect, Hello: &h, Local: local,
 		Check: func(ctx context.Context, from agent.Source) (agent.Program, error) {
 			program, err := cfg.Agent.Check(ctx, from)
 			return program, cmp.Or(err, cfg.Runner.Wall.Check(cfg.Agent))

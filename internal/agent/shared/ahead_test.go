@@ -1,8 +1,6 @@
 package shared
 
 import (
-	"context"
-	"io"
 	"testing"
 	"time"
 
@@ -25,7 +23,7 @@ func TestAheadReachesThePool(t *testing.T) {
 	dir := systest.Dir(t)
 	r := starter{say(), make(chan string, 1)}
 	p := startPool(t, socket(t), r, time.Hour)
-	c := newTestClient(t, p.path, func(cfg *Config) { cfg.Usable = func(agent.Source) bool { return true } })
+	c := newTestClient(t, p.path, nil)
 	began := time.Now()
 	c.Ahead(agent.Source{}, dir)
 	if got, want := systest.Receive(t, r.dirs), "program in "+dir; got != want {
@@ -36,23 +34,9 @@ func TestAheadReachesThePool(t *testing.T) {
 	}
 }
 
-// A start ahead starts no pool if the program cannot be used, and nothing at a pool that ends.
+// A start ahead starts nothing at a pool that ends.
 func TestAheadStartsNothing(t *testing.T) {
 	r := starter{say(), make(chan string, 1)}
-	p := startPool(t, socket(t), r, time.Hour)
-	connected := 0
-	c := newTestClient(t, p.path, func(cfg *Config) {
-		cfg.Usable = func(from agent.Source) bool { return from.Command != "missing" }
-		connect := cfg.Connect
-		cfg.Connect = func(ctx context.Context) (io.ReadWriteCloser, error) {
-			connected++
-			return connect(ctx)
-		}
-	})
-	c.Ahead(agent.Source{Command: "missing"}, t.TempDir())
-	if err := c.Close(); err != nil || connected > 0 {
-		t.Errorf("%v; it connects %d times", err, connected)
-	}
 	ending := newServer(queue.New(row, r), time.Minute)
 	ending.stopping = true
 	(&serverConn{server: ending, hello: testHello}).ahead(t.TempDir())

@@ -64,9 +64,6 @@ type Config struct {
 	// Check returns the program of a source, so that a check starts no pool. If it is nil,
 	// the pool is asked.
 	Check func(context.Context, agent.Source) (agent.Program, error)
-	// Usable reports whether the program of a source can be used, as far as that is known
-	// without running it. If not, Ahead starts no pool. If it is nil, the pool decides.
-	Usable func(agent.Source) bool
 	// RequireWall refuses a pool whose agents do not run behind a wall: see [agent.Wall].
 	RequireWall bool
 	// There and Here translate paths for the pool's machine and back. They are
@@ -349,16 +346,13 @@ func (c *Client) Check(ctx context.Context, from agent.Source) (agent.Program, e
 }
 
 // Ahead implements [agent.Runner].
-func (c *Client) Ahead(from agent.Source, dir string) {
+func (c *Client) Ahead(_ agent.Source, dir string) {
 	dir, ok := c.cfg.There(dir)
 	if !ok || !c.enter() {
 		return
 	}
 	go func() {
 		defer c.asking.Done()
-		if c.cfg.Usable != nil && !c.cfg.Usable(from) {
-			return
-		}
 		if conn, err := c.connect(c.ctx); err == nil {
 			conn.rpc.Notify(methodAhead, aheadParams{dir})
 		}
