@@ -1,7 +1,6 @@
 package bridge
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -183,8 +182,7 @@ func checkDepth() error {
 	return errors.New("you are being asked through Pollux yourself, so you cannot ask another agent through it: answer with what you know and can read")
 }
 
-// workers returns the processes of all agents, each once: all runners of a pool return the
-// same ones.
+// workers returns the bridge's own processes of all agents, without the pool's.
 func (b *Bridge) workers() []agent.Worker {
 	all := []agent.Worker{}
 	for _, a := range b.agents {
@@ -192,6 +190,5 @@ func (b *Bridge) workers() []agent.Worker {
 			all = append(all, r.Workers()...)
 		}
 	}
-	slices.SortFunc(all, func(x, y agent.Worker) int { return cmp.Or(x.Started.Compare(y.Started), x.PID-y.PID) })
-	return slices.CompactFunc(all, func(x, y agent.Worker) bool { return x.PID == y.PID })
+	return all
 }

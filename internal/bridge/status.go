@@ -48,15 +48,10 @@ type pooled interface{ Pool() int }
 func (b *Bridge) Status() Status {
 	s := Status{
 		PID: os.Getpid(), Version: b.cfg.Version, Started: b.started, Runner: b.cfg.Kind, Max: b.cfg.MaxConcurrent,
-		Sessions: len(b.conversations.list()), Workers: []agent.Worker{},
+		Sessions: len(b.conversations.list()), Workers: b.workers(),
 	}
 	for _, a := range b.agents {
-		r := a.opened()
-		if r == nil {
-			continue
-		}
-		s.Workers = append(s.Workers, r.Workers()...)
-		if r, ok := r.(pooled); ok {
+		if r, ok := a.opened().(pooled); ok {
 			s.Shared, s.Pool = true, cmp.Or(s.Pool, r.Pool())
 		}
 	}
