@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"pollux/internal/agent/agenttest"
 	"pollux/internal/agent/gemini/fakecli"
 	"pollux/internal/fakemodel"
 )
@@ -37,10 +38,7 @@ func (w *world) ask(args ...string) (out, errs string, code int) {
 // use apart from the answer. Ctrl-C keeps what has arrived.
 func TestAskOnATerminal(t *testing.T) {
 	w := newWorld(t, silent)
-	var err error
-	if w.fake, err = fakecli.Install(filepath.Join(w.home, "fake"), current); err != nil {
-		t.Fatal(err)
-	}
+	w.fake = agenttest.Install(t, fakecli.Install, filepath.Join(w.home, "fake"), current)
 	term := w.run(w.project, w.askEnv(), polluxBinary, "ask", "-t", "10m", "fake:narrate")
 	term.expect("I will read it.")
 	term.expect("(reading hello.txt)")

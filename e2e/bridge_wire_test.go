@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"pollux/internal/agent/agenttest"
 	"pollux/internal/agent/gemini/fakecli"
 	"pollux/internal/fakemodel"
 )
@@ -24,10 +25,7 @@ func newFakeWorld(t *testing.T, script fakemodel.Script) *world {
 
 func (w *world) useFake() {
 	w.t.Helper()
-	var err error
-	if w.fake, err = fakecli.InstallAsking(filepath.Join(w.home, "fake"), current); err != nil {
-		w.t.Fatal(err)
-	}
+	w.fake = agenttest.Install(w.t, fakecli.InstallAsking, filepath.Join(w.home, "fake"), current)
 }
 
 // askedCLI returns the path of the Gemini CLI that bridges ask.

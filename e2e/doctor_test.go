@@ -46,10 +46,7 @@ func (p *patient) set(env ...string) { p.env = append(p.env, env...) }
 // replaceCLI replaces the CLI by a fake one with the same version, which starts faster.
 func (p *patient) replaceCLI() {
 	p.t.Helper()
-	path, err := fakecli.Install(filepath.Join(p.home, "fake"), current)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	path := agenttest.Install(p.t, fakecli.Install, filepath.Join(p.home, "fake"), current)
 	p.bin = filepath.Dir(path)
 }
 

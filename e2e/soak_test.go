@@ -17,6 +17,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"pollux/internal/agent/agenttest"
 	"pollux/internal/agent/gemini/fakecli"
 )
 
@@ -73,10 +74,7 @@ func TestPoolSoak(t *testing.T) {
 	if err != nil {
 		duration = 5 * time.Second
 	}
-	cli, err := fakecli.Install(filepath.Join(w.home, "fake"), current)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cli := agenttest.Install(t, fakecli.Install, filepath.Join(w.home, "fake"), current)
 	env := append(slices.Clone(w.env), "GEMINI_CLI_PATH="+cli, "POLLUX_AGENT=gemini",
 		fmt.Sprint("GEMINI_MAX_CONCURRENT=", soakSeats*soakLanes), "GEMINI_MIN_INVOCATION_GAP_MS=0", "GEMINI_WARM_IDLE_MS=3000")
 	bridge := func() *bridgeClient {

@@ -58,10 +58,7 @@ var hanging = script(func(ctx context.Context, _ agent.Request, _ func(agent.Eve
 func fakeRunner(t *testing.T, opts agent.Options) agent.Runner {
 	t.Helper()
 	agenttest.Isolate(t, "*")
-	command, err := fakecli.Install(t.TempDir(), "0.61.0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	command := agenttest.Install(t, fakecli.Install, t.TempDir(), "0.61.0")
 	t.Setenv("PATH", filepath.Dir(command)+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	runner, err := agents.Open(agents.Default(), opts)
 	if err != nil {

@@ -209,6 +209,16 @@ func (b *Bench) PID() int {
 	return all[0].PID
 }
 
+// Install installs a fake agent in a directory, and returns its command.
+func Install(t *testing.T, install func(dir, version string) (command string, err error), dir, version string) string {
+	t.Helper()
+	command, err := install(dir, version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return command
+}
+
 // WriteProgram writes a program with a name into a directory and returns its path. unix is
 // a shell script, windows a batch file.
 func WriteProgram(t *testing.T, dir, name, unix, windows string) (path string) {

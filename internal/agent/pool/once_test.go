@@ -35,20 +35,10 @@ type box struct {
 	pool *Pool
 }
 
-// fakeGemini installs a fake CLI, and returns its command.
-func fakeGemini(t *testing.T, version string) string {
-	t.Helper()
-	command, err := fakecli.Install(t.TempDir(), version)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return command
-}
-
 func newBox(t *testing.T, change func(*agent.Options)) *box {
 	t.Helper()
 	agenttest.Isolate(t, "*")
-	cli := fakeGemini(t, "0.61.0")
+	cli := agenttest.Install(t, fakecli.Install, t.TempDir(), "0.61.0")
 	var opts agent.Options
 	if change != nil {
 		change(&opts)
@@ -377,7 +367,7 @@ func TestLookupsOfSources(t *testing.T) {
 func TestCheck(t *testing.T) {
 	for version, want := range map[string]agent.Kind{"0.61.0": "", "0.35.0": "", "1.0.0": "", "0.34.9": agent.TooOld, "0.36.0-preview.1": "", "odd": agent.NoVersion} {
 		t.Run(version, func(t *testing.T) {
-			cli := fakeGemini(t, version)
+			cli := agenttest.Install(t, fakecli.Install, t.TempDir(), version)
 			b := newBox(t, nil)
 			b.Source.Command = cli
 			got, err := b.Check(t.Context(), b.Source)
@@ -416,5 +406,5 @@ func TestClosedRunnerRunsNothing(t *testing.T) {
 // slowFake returns a fake that prints its version only after open was called.
 func slowFake(t *testing.T) (path string, asked func() int, open func()) {
 	t.Helper()
-	return agenttest.SlowVersion(t, fakeGemini(t, "0.61.0"), "0.61.0")
+	return agenttest.SlowVersion(t, agenttest.Install(t, fakecli.Install, t.TempDir(), "0.61.0"), "0.61.0")
 }

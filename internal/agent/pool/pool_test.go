@@ -56,16 +56,6 @@ var (
 	claudeDouble = double{claude.Agent(), claudefake.Install, "2.1.330", claudefake.Model, "Read", "Bash"}
 )
 
-// command installs the fake in a directory, and returns its command.
-func (d double) command(t *testing.T, dir, version string) string {
-	t.Helper()
-	command, err := d.install(dir, version)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return command
-}
-
 // sit returns a bench with a runner of fake CLIs.
 func sit(t *testing.T, kind, version string, change func(*agent.Options)) *agenttest.Bench {
 	t.Helper()
@@ -79,7 +69,7 @@ func (d double) sit(t *testing.T, kind, version string, change func(*agent.Optio
 		t.Skip("the fake is a shell script")
 	}
 	agenttest.Isolate(t, "pollux*")
-	cli, dir := d.command(t, t.TempDir(), version), t.TempDir()
+	cli, dir := agenttest.Install(t, d.install, t.TempDir(), version), t.TempDir()
 	opts := agent.Options{Warm: agent.Limits{WaitTimeout: agenttest.Timeout}}
 	if change != nil {
 		change(&opts)
@@ -468,7 +458,7 @@ func TestWarmEnvironmentIsRequired(t *testing.T) {
 // A lock that every request needs was held during calls of stat, and while the
 // CLI was asked for its version, which may take seconds.
 func TestWarmAsksNothingUnderItsLock(t *testing.T) {
-	fake := geminiDouble.command(t, t.TempDir(), "0.61.0")
+	fake := agenttest.Install(t, fakecli.Install, t.TempDir(), "0.61.0")
 	cli, asked, open := agenttest.SlowVersion(t, fake, "0.61.0")
 	open()
 	s := sit(t, agent.Warmed, "0.61.0", func(o *agent.Options) { o.Warm.Sessions = 1 })
@@ -508,7 +498,7 @@ func TestWarmAsksNothingUnderItsLock(t *testing.T) {
 func TestWarmStartsDuringTheVersionCheck(t *testing.T) {
 	for _, ahead := range []bool{false, true} {
 		t.Run(fmt.Sprintf("ahead=%v", ahead), func(t *testing.T) {
-			fake := geminiDouble.command(t, t.TempDir(), "0.61.0")
+			fake := agenttest.Install(t, fakecli.Install, t.TempDir(), "0.61.0")
 			s := sit(t, agent.Warmed, "0.61.0", nil)
 			program, pids := agenttest.Recorded(t, fake)
 			cli, asked, open := agenttest.SlowVersion(t, program, "0.61.0")
@@ -544,7 +534,7 @@ func TestWarmStartsDuringTheVersionCheck(t *testing.T) {
 func TestWarmRefusedVersion(t *testing.T) {
 	for name, version := range map[string]string{"started": "0.61.0", "starting": fakecli.MuteACP} {
 		t.Run(name, func(t *testing.T) {
-			fake := geminiDouble.command(t, t.TempDir(), version)
+			fake := agenttest.Install(t, fakecli.Install, t.TempDir(), version)
 			s := sit(t, agent.Warmed, "0.61.0", nil)
 			program, pids := agenttest.Recorded(t, fake)
 			cli, asked, open := agenttest.SlowVersion(t, program, "0.34.9")

@@ -13,6 +13,7 @@ import (
 
 	"pollux/internal/agent"
 	"pollux/internal/agent/agenttest"
+	"pollux/internal/agent/gemini/fakecli"
 )
 
 // environment returns the environment of a client with an API key.
@@ -125,7 +126,7 @@ func TestProgramOfASource(t *testing.T) {
 			s.Source.Command = "gemini"
 			for _, version := range []string{"0.50.0", "0.60.0", "0.50.0"} {
 				dir := filepath.Join(t.TempDir(), version)
-				path := geminiDouble.command(t, dir, version)
+				path := agenttest.Install(t, fakecli.Install, dir, version)
 				from := agent.Source{Command: "gemini", Env: agent.Env{
 					"HOME=" + os.Getenv("HOME"), "USERPROFILE=" + os.Getenv("USERPROFILE"),
 					"PATH=" + filepath.Dir(dir) + string(filepath.ListSeparator) + filepath.Dir(path),
@@ -149,7 +150,7 @@ func TestProgramOfASource(t *testing.T) {
 // What a failing agent prints about a client's key reaches neither the log nor
 // the error. A failure delays only the starts for the same client.
 func TestFailuresOfASource(t *testing.T) {
-	fake := geminiDouble.command(t, t.TempDir(), "0.61.0")
+	fake := agenttest.Install(t, fakecli.Install, t.TempDir(), "0.61.0")
 	path := agenttest.WriteProgram(t, filepath.Dir(fake), "picky",
 		fmt.Sprintf("if [ $GEMINI_API_KEY = bad-secret ]; then\n\techo Error: key $GEMINI_API_KEY is bad >&2\n\texit 1\nfi\nexec %s \"$@\"", fake),
 		fmt.Sprintf("if %%GEMINI_API_KEY%%==bad-secret (\n\techo Error: key %%GEMINI_API_KEY%% is bad >&2\n\texit /b 1\n)\n\"%s\" %%*", fake))
