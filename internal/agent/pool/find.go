@@ -13,14 +13,13 @@ const (
 	// versionInterval is the time before a program that did not print its
 	// version is asked again.
 	versionInterval = 30 * time.Second
-	// maxLookups limits the sources whose program is remembered.
-	maxLookups = 16
+	// maxLookups is the number of sources at which the runner forgets their programs.
+	maxLookups = 64
 )
 
 // A lookup is a search for the program that several requests share.
 type lookup struct {
 	file    string        // the state of its file
-	used    time.Time     // guarded by Pool.mu
 	asking  chan struct{} // closed when located is set, if the program is asked for its version
 	located agent.Program
 	done    chan struct{} // closed when the fields below are set
@@ -83,11 +82,13 @@ func (p *Pool) lookup(from agent.Source) *lookup {
 		return nil
 	}
 	if due {
+		if len(p.lookups) >= maxLookups {
+			clear(p.lookups)
+		}
 		l = &lookup{file: file, asking: make(chan struct{}), done: make(chan struct{})}
-		p.addLookupLocked(key, l)
+		p.lookups[key] = l
 		p.tasks.Go(func() { p.search(l, from) })
 	}
-	l.used = time.Now()
 	return l
 }
 
@@ -101,22 +102,6 @@ func (p *Pool) search(l *lookup, from agent.Source) {
 		l.program, l.err = p.agent.AskVersion(p.ctx, from, l.located)
 	}
 	l.at = time.Now()
-}
-
-// addLookupLocked keeps a lookup. It drops the one that was not used for the
-// longest time if there are too many.
-func (p *Pool) addLookupLocked(key string, l *lookup) {
-	p.lookups[key] = l
-	if len(p.lookups) <= maxLookups {
-		return
-	}
-	oldest := ""
-	for k, other := range p.lookups {
-		if other != l && (oldest == "" || other.used.Before(p.lookups[oldest].used)) {
-			oldest = k
-		}
-	}
-	delete(p.lookups, oldest)
 }
 
 // stale reports whether a lookup has ended and must be repeated.

@@ -80,7 +80,7 @@ type Pool struct {
 	all      map[*process]bool   // the running ones
 	failed   map[string]failures // by process.origin
 	named    map[conversation]*session
-	lookups  map[string]*lookup // the latest ones, by the key of the source
+	lookups  map[string]*lookup // the latest one of each source, by its key
 }
 
 // A key identifies a process. One process runs per key.
