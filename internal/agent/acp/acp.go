@@ -114,7 +114,7 @@ type (
 type Conn struct {
 	client agent.Client
 	files  bool
-	allow  Allow
+	allow  func(toolCall, file string) bool // see [NewConn]
 	rpc    *jsonrpc.Conn
 
 	mu sync.Mutex
@@ -122,28 +122,22 @@ type Conn struct {
 	rejected map[string]bool
 }
 
-// An Allow decides whether a tool call may run, for which the agent asks permission. file is the
-// path that it concerns, or "" if the agent does not say so. The connection calls it from the
-// goroutine that calls the client.
-type Allow func(toolCall, file string) bool
-
 // Rejected is the message of an error for a prompt that ended because a tool call was rejected.
 const Rejected = "it asked for something that is not allowed here, such as reading outside of the workspace"
 
 // Connect is [NewConn], for [agent.Process].
 func Connect(r io.ReadCloser, w io.WriteCloser, files bool, client agent.Client) agent.Conn {
-	return NewConn(r, w, files, client)
+	return NewConn(r, w, files, client, nil)
 }
 
 // NewConn starts a connection. It reads the agent's output from r and writes its
-// input to w. With files, the client serves files to the agent. It rejects all permissions that
-// the agent asks for: allowed operations need none.
-func NewConn(r io.ReadCloser, w io.WriteCloser, files bool, client agent.Client) *Conn {
-	return NewAsked(r, w, files, client, func(string, string) bool { return false })
-}
-
-// NewAsked is [NewConn] for an agent that asks permission for allowed operations, too.
-func NewAsked(r io.ReadCloser, w io.WriteCloser, files bool, client agent.Client, allow Allow) *Conn {
+// input to w. With files, the client serves files to the agent.
+//
+// allow decides whether a tool call may run for which the agent asks permission. file is the
+// path that it concerns, or "" if the agent does not say so. The connection calls it from the
+// goroutine that calls the client. It is nil for an agent that asks no permission for allowed
+// operations: then all permissions are rejected.
+func NewConn(r io.ReadCloser, w io.WriteCloser, files bool, client agent.Client, allow func(toolCall, file string) bool) *Conn {
 	c := &Conn{client: client, files: files, allow: allow, rejected: make(map[string]bool)}
 	c.rpc = jsonrpc.NewConn(context.Background(), jsonrpc.Lines(r, w, maxLine), c.serve)
 	return c
@@ -278,7 +272,7 @@ func (c *Conn) handle(method string, params json.RawMessage) (any, error) {
 			return nil, err
 		}
 		answer := "reject_once"
-		if c.allow(p.ToolCall.ID, first(p.ToolCall.Locations)) {
+		if c.allow != nil && c.allow(p.ToolCall.ID, first(p.ToolCall.Locations)) {
 			answer = "allow_once"
 		} else {
 			c.setRejected(p.SessionID, true)

@@ -16,7 +16,7 @@ import (
 func TestACPWriterThatDoesNotRead(t *testing.T) {
 	ours, theirs := net.Pipe()
 	received := make(chan struct{})
-	conn := NewConn(ours, ours, true, largeFile{received})
+	conn := NewConn(ours, ours, true, largeFile{received}, nil)
 	defer func() { conn.Close(); theirs.Close() }()
 	for i := range 100 {
 		line, _ := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": i, "method": "fs/read_text_file", "params": map[string]string{"path": "/x"}})
@@ -41,7 +41,7 @@ func (f largeFile) Update(agent.Update)                   { close(f.updated) }
 // ignored it.
 func TestACPCancelFollowsThePrompt(t *testing.T) {
 	ours, theirs := systest.Pipes()
-	c := NewConn(ours, ours, false, nil)
+	c := NewConn(ours, ours, false, nil, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -64,7 +64,7 @@ func TestACPCancelFollowsThePrompt(t *testing.T) {
 // serves files, files.
 func TestRequestsAreRefused(t *testing.T) {
 	ours, theirs := systest.Pipes()
-	c := NewConn(ours, ours, false, nil)
+	c := NewConn(ours, ours, false, nil, nil)
 	defer func() { c.Close(); theirs.Close() }()
 	answers := json.NewDecoder(theirs)
 	for request, want := range map[string]string{
@@ -94,7 +94,7 @@ func TestPermissions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ours, theirs := systest.Pipes()
-			conn := NewAsked(ours, ours, false, ignore{}, func(call, file string) bool { return call == "1" && file == "/in" })
+			conn := NewConn(ours, ours, false, ignore{}, func(call, file string) bool { return call == "1" && file == "/in" })
 			defer func() { conn.Close(); theirs.Close() }()
 			ended := make(chan error, 1)
 			go func() {
@@ -139,7 +139,7 @@ func TestModelOfASession(t *testing.T) {
 		`{"sessionId":"s"}`: " of []",
 	} {
 		ours, theirs := systest.Pipes()
-		c := NewConn(ours, ours, false, nil)
+		c := NewConn(ours, ours, false, nil, nil)
 		go func() {
 			var m struct{ ID json.RawMessage }
 			if err := json.NewDecoder(theirs).Decode(&m); err == nil {

@@ -32,7 +32,7 @@ type conn struct {
 
 func connect(r io.ReadCloser, w io.WriteCloser, files bool, client agent.Client) agent.Conn {
 	c := &conn{used: make(map[string]agent.Tokens), held: make(map[string]agent.Update)}
-	c.Conn = acp.NewConn(r, w, files, &words{client, c})
+	c.Conn = acp.NewConn(r, w, files, &words{client, c}, nil)
 	return c
 }
 

@@ -41,7 +41,7 @@ type conn struct {
 func connect(r io.ReadCloser, w io.WriteCloser, files bool, client agent.Client) agent.Conn {
 	c := &conn{free: make(map[string]bool)}
 	known := &calls{Client: client, conn: c, names: make(map[string]string), files: make(map[string]string)}
-	c.Conn = acp.NewAsked(r, w, files, known, known.allow)
+	c.Conn = acp.NewConn(r, w, files, known, known.allow)
 	return c
 }
 

@@ -35,7 +35,7 @@ func newCreator(t *testing.T, w *process) *creator {
 	t.Helper()
 	in, toAgent := io.Pipe()
 	fromAgent, out := io.Pipe()
-	w.conn, w.timeout = acp.NewConn(fromAgent, toAgent, false, w), time.Minute
+	w.conn, w.timeout = acp.NewConn(fromAgent, toAgent, false, w, nil), time.Minute
 	c := &creator{t: t, requests: make(chan json.RawMessage, 100), out: out}
 	read := make(chan struct{})
 	go func() {

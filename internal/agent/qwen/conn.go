@@ -25,7 +25,7 @@ type conn struct {
 
 func connect(r io.ReadCloser, w io.WriteCloser, files bool, client agent.Client) agent.Conn {
 	c := &conn{used: make(map[string]agent.Tokens), models: make(map[string]string)}
-	c.Conn = acp.NewConn(r, w, files, &titles{Client: client, conn: c, pending: make(map[string]string)})
+	c.Conn = acp.NewConn(r, w, files, &titles{Client: client, conn: c, pending: make(map[string]string)}, nil)
 	return c
 }
 
