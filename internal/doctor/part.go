@@ -14,7 +14,7 @@ type Part struct {
 	Name string
 	// Heading starts the part, for people.
 	Heading string
-	// Arg is the argument that selects the part; empty if the part is always examined.
+	// Arg is the argument that selects the part.
 	Arg string
 	// Agent is set if the part is about an agent.
 	Agent bool
@@ -36,14 +36,14 @@ func Select(parts []Part, args []string) (selected []Part, err error) {
 	}
 	if len(args) > 0 {
 		return slices.DeleteFunc(slices.Clone(parts), func(p Part) bool {
-			return p.Arg != "" && !slices.Contains(args, p.Arg)
+			return !slices.Contains(args, p.Arg)
 		}), nil
 	}
 	var missing []string
 	some := false
 	for _, p := range parts {
 		switch {
-		case p.Here == nil || p.Here():
+		case p.Here():
 			selected = append(selected, p)
 			some = some || p.Agent
 		case p.Agent:
@@ -92,9 +92,7 @@ func checkHere(_ context.Context, c *Checker) {
 // Names returns the arguments that select parts.
 func Names(parts []Part) (names []string) {
 	for _, p := range parts {
-		if p.Arg != "" {
-			names = append(names, p.Arg)
-		}
+		names = append(names, p.Arg)
 	}
 	return names
 }
