@@ -115,6 +115,11 @@ func stop(t *testing.T, m *mortal, now bool) {
 	if err != nil {
 		t.Error(err)
 	}
+	systest.Until(t, func() bool { // it answers before it stops
+		m.server.mu.Lock()
+		defer m.server.mu.Unlock()
+		return m.server.stopping
+	})
 }
 
 func askOf(t *testing.T, c *Client, prompt string) (agent.Result, error) {
