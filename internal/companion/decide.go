@@ -181,7 +181,7 @@ func (c *Companion) writeSoon(d *diff, now file, text string, done func()) (res 
 func (c *Companion) write(d *diff, now file, text string) error {
 	replace := func() (err error) {
 		// The disk may have taken long.
-		if again, err := d.target.read(); err != nil {
+		if again, err := d.target.readNow(); err != nil {
 			return fmt.Errorf("%s: %w", d.path(), err)
 		} else if again.version != now.version {
 			return fmt.Errorf("%s has changed since you saved it: save it again", d.path())

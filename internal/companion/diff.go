@@ -59,7 +59,7 @@ type diff struct {
 	opened    time.Time
 	ended     chan struct{} // closed when the state changes from Open
 	record    *journal.Record
-	inMemory  bool // in a diff that misses keeps: the journal lacks the text
+	missed    *diff // in a diff that misses keeps: the accepted one, if the journal lacks its text
 
 	// Guarded by Companion.mu:
 	state   journal.State

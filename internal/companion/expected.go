@@ -179,7 +179,7 @@ func (c *Companion) holds(x *expected, onDisk string) bool {
 	text := x.text
 	if x.late() {
 		var err error
-		if text, err = c.journal.Text(x.id); err != nil {
+		if text, _, err = c.textsOf(x.diff); err != nil {
 			return false
 		}
 	}

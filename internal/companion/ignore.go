@@ -3,10 +3,11 @@ package companion
 import (
 	"path"
 	"strings"
+
+	"pollux/internal/lazy"
 )
 
-// A rule is a line of an ignore file, with the meaning that it has for git (gitignore(5)). It
-// knows no classes such as [:alpha:].
+// A rule is a line of an ignore file, with the meaning that it has for git (gitignore(5)).
 type rule struct {
 	parts    []string // between slashes, as patterns of [path.Match]; "**" stands for any number of them
 	include  bool     // it begins with an exclamation mark
@@ -14,8 +15,31 @@ type rule struct {
 	anchored bool     // it is for paths below the file's directory, not for a name at any depth
 }
 
-// negated writes [!a] as [path.Match] knows it.
-var negated = strings.NewReplacer(`\\`, `\\`, `\[`, `\[`, "[!", "[^")
+// brackets matches brackets in a rule. A closing bracket that comes first in them is a character.
+var brackets = lazy.Regexp(`\\.|\[[!^]?\]?(?:\[:[a-z]+:\]|\\.|[^\]\\])*\]`)
+
+var classes = strings.NewReplacer("[:alnum:]", "0-9A-Za-z", "[:alpha:]", "A-Za-z", "[:digit:]", "0-9",
+	"[:lower:]", "a-z", "[:upper:]", "A-Z", "[:xdigit:]", "0-9A-Fa-f", "[:space:]", "\t-\r ", "[:punct:]", "!-.:-@\\[-`{-~")
+
+// pattern returns a rule with brackets as [path.Match] knows them.
+func pattern(rule string) string {
+	return brackets().ReplaceAllStringFunc(rule, func(part string) string {
+		if part[0] != '[' {
+			return part // a backslash and a character
+		}
+		in, not := part[1:len(part)-1], ""
+		if strings.HasPrefix(in, "!") || strings.HasPrefix(in, "^") {
+			in, not = in[1:], "^"
+		}
+		if in = classes.Replace(in); strings.HasPrefix(in, "]") || strings.HasPrefix(in, "-") {
+			in = `\` + in
+		}
+		if last, ok := strings.CutSuffix(in, "-"); ok && !strings.HasSuffix(last, `\`) {
+			in = last + `\-`
+		}
+		return "[" + not + in + "]"
+	})
+}
 
 func newRule(line string) (r rule) {
 	line, r.include = strings.CutPrefix(line, "!")
@@ -24,7 +48,7 @@ func newRule(line string) (r rule) {
 	}
 	line, r.dirOnly = strings.CutSuffix(line, "/")
 	r.anchored = strings.Contains(line, "/")
-	r.parts = strings.Split(negated.Replace(strings.TrimPrefix(line, "/")), "/")
+	r.parts = strings.Split(pattern(strings.TrimPrefix(line, "/")), "/")
 	return r
 }
 

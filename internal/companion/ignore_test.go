@@ -72,6 +72,19 @@ func TestRulesAreGits(t *testing.T) {
 	}
 }
 
+// Brackets that [path.Match] does not know, such as [-_] and [[:digit:]].
+func TestBracketsAreGits(t *testing.T) {
+	r := newGitRepository(t, "a-secret", "a_secret", "a]b", "x5", "xa", "axb", "a-b", "a!b", "a[b", "a.b")
+	for _, rules := range []string{
+		"*[-_]secret\n", "a[]x]b\n", "x[[:digit:]]\n", "a[x-]b\n", "a[!]]b\n", "a[\\]]b\n", "a[!-]b\n", "a[_.-]b\n", "a[a-]secret\n",
+		"a[^-_]secret\n", "[[:alpha:]]5\n", "a[[:punct:]]b\n", "a[[:punct:]x-]b\n", "a[\n", "a[x\n", "*[-\n", "a[!!]b\n", "a[\\-_]b\n",
+		"a[]-x]b\n", "a[[]b\n", "[]\n", "a[]b\n",
+	} {
+		systest.WriteFile(t, filepath.Join(r.root, ".gitignore"), rules)
+		r.wantAsGit(t, rules)
+	}
+}
+
 // Rules of any kind, in two files.
 func TestAnyRulesAreGits(t *testing.T) {
 	names := []string{"a", "b", "ab", "c.x"}

@@ -106,6 +106,9 @@ func TestAcceptedOnAFullDisk(t *testing.T) {
 		t.Errorf("save = %+v, %v", res, err)
 	}
 	systest.WantFile(t, path, "mine\n")
+	w.propose(w.connect(), e, w.file("g", "x\n"), "another\n") // writes again what could not be written
+	e.Settle()
+	w.journal.Records(d.ID, journal.Accepted, false)
 }
 
 // A proposal that could not be written gets its entry with the first edit.

@@ -132,41 +132,42 @@ func (t target) open() (*os.Root, error) {
 
 // read returns the content of the file. The error for a file that cannot be
 // displayed as text says why.
-func (t target) read() (file, error) {
-	return within(diskTimeout, func() (file, error) {
-		root, err := t.open()
-		if err != nil {
-			return file{}, err
-		}
-		defer root.Close()
-		f, err := root.OpenFile(t.name, os.O_RDONLY|disk.NonBlock, 0)
-		if errors.Is(err, fs.ErrNotExist) {
-			return file{version: absent}, nil
-		}
-		if err != nil {
-			return file{}, fmt.Errorf("the file cannot be read: %w", disk.Cause(err))
-		}
-		defer f.Close()
-		info, err := f.Stat()
-		if err != nil {
-			return file{}, fmt.Errorf("the file cannot be read: %w", disk.Cause(err))
-		}
-		if info.IsDir() {
-			return file{}, errors.New("it is a directory")
-		}
-		data, err := disk.ReadOpen(f, maxFile)
-		switch {
-		case errors.Is(err, disk.ErrNotRegular):
-			return file{}, errors.New("it is not a regular file")
-		case errors.Is(err, disk.ErrTooLarge):
-			return file{}, fmt.Errorf("it is larger than %d MiB", maxFile>>20)
-		case err != nil:
-			return file{}, fmt.Errorf("the file cannot be read: %w", disk.Cause(err))
-		case bytes.IndexByte(data, 0) >= 0 || !utf8.Valid(data):
-			return file{}, errors.New("it is not UTF-8 text, and the agent would write it as UTF-8")
-		}
-		return file{disk.Text(data), true, versionOf(data), newFileState(info)}, nil
-	})
+func (t target) read() (file, error) { return within(diskTimeout, t.readNow) }
+
+// readNow is read without a timeout.
+func (t target) readNow() (file, error) {
+	root, err := t.open()
+	if err != nil {
+		return file{}, err
+	}
+	defer root.Close()
+	f, err := root.OpenFile(t.name, os.O_RDONLY|disk.NonBlock, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return file{version: absent}, nil
+	}
+	if err != nil {
+		return file{}, fmt.Errorf("the file cannot be read: %w", disk.Cause(err))
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return file{}, fmt.Errorf("the file cannot be read: %w", disk.Cause(err))
+	}
+	if info.IsDir() {
+		return file{}, errors.New("it is a directory")
+	}
+	data, err := disk.ReadOpen(f, maxFile)
+	switch {
+	case errors.Is(err, disk.ErrNotRegular):
+		return file{}, errors.New("it is not a regular file")
+	case errors.Is(err, disk.ErrTooLarge):
+		return file{}, fmt.Errorf("it is larger than %d MiB", maxFile>>20)
+	case err != nil:
+		return file{}, fmt.Errorf("the file cannot be read: %w", disk.Cause(err))
+	case bytes.IndexByte(data, 0) >= 0 || !utf8.Valid(data):
+		return file{}, errors.New("it is not UTF-8 text, and the agent would write it as UTF-8")
+	}
+	return file{disk.Text(data), true, versionOf(data), newFileState(info)}, nil
 }
 
 // replace writes the file. It has no timeout.

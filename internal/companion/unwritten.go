@@ -21,20 +21,17 @@ func (c *Companion) misses(x *expected, base file, warning, what string) {
 		id: x.id, companion: c, session: x.session, rules: x.rules, agent: x.agent,
 		proposal: x.proposal, target: x.target, base: base,
 	}
-	light.base.text = ""
-	until := time.Now()
+	light.proposal.Text, light.base.text = "", ""
 	if x.record.Has(x.text) {
-		light.proposal.Text = ""
 		warning += fmt.Sprintf(" To write %s: pollux journal restore %s", what, x.id)
-		until = until.Add(lateWrittenTimeout)
-	} else { // a late write cannot be told from another one
-		light.inMemory, light.kept = true, x.text
+	} else {
+		light.missed, light.kept = x.diff, x.text
 		warning += fmt.Sprintf(" The journal cannot keep %s: make room on the disk, and write the file before Pollux ends.", what)
 	}
 	m := &expected{
 		diff: &light, since: x.since, read: x.read,
 		warning: &editor.Message{Level: "warning", Text: warning, Diff: x.id, Unwritten: true},
-		until:   until,
+		until:   time.Now().Add(lateWrittenTimeout),
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,7 +74,9 @@ func (c *Companion) withdrawLocked(match func(*diff) bool) (found bool) {
 // writtenLate notes that a file holds the text of an accepted diff after all, and reports
 // it once.
 func (c *Companion) writtenLate(d *diff) {
-	if err := c.journal.Finish(d.id, journal.Accepted, false); err != nil {
+	if m := d.missed; m != nil { // its record still has something to write
+		c.keep(m, func() { m.state, m.lacking = journal.Accepted, false })
+	} else if err := c.journal.Finish(d.id, journal.Accepted, false); err != nil {
 		c.log.Warn("the journal cannot be written", "err", err)
 	}
 	c.outside.account(d.target.actual())
@@ -90,8 +89,8 @@ func (c *Companion) writtenLate(d *diff) {
 
 // textsOf returns the text of an accepted diff, and the agent's.
 func (c *Companion) textsOf(d *diff) (text, proposed string, err error) {
-	if d.inMemory {
-		return d.kept, d.proposal.Text, nil
+	if d.missed != nil {
+		return d.kept, d.missed.proposal.Text, nil
 	}
 	if text, err = c.journal.Text(d.id); err == nil {
 		proposed, err = c.journal.Proposal(d.id)

@@ -3,6 +3,7 @@ package companion
 import (
 	"path/filepath"
 	"testing"
+	"time"
 
 	"pollux/internal/companion/journal"
 	"pollux/internal/editor"
@@ -161,4 +162,22 @@ func TestSlowSave(t *testing.T) {
 		t.Error(err)
 	}
 	systest.WantFile(t, path, "new\n")
+}
+
+// The journal lacks the user's text, and the file holds the agent's: that is not the accepted one.
+func TestTextInMemoryIsNotDropped(t *testing.T) {
+	t.Parallel()
+	c, v, s := newReview(t)
+	path := c.file(t, "f")
+	d := c.propose(t, s, v, Proposal{Path: path, Text: "new\n"})
+	c.mu.Lock()
+	x := &expected{diff: c.diffs[d.ID], text: "mine\n", read: unseen}
+	c.mu.Unlock()
+	c.misses(x, file{}, "It was accepted.", "yours")
+	v.Reads("make room on the disk")
+	c.judge(sight{path: path, at: time.Now(), state: fileState{exists: true, size: 4}, file: &file{text: "new\n", exists: true}})
+	v.ReadsNoMore()
+	if c.missed(d.ID) == nil {
+		t.Error("the text in memory is lost")
+	}
 }
