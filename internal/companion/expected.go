@@ -41,7 +41,8 @@ const (
 //   - The agent has closed the diff, since the user answered in its terminal. When the time is
 //     over, the file shows what the answer was.
 //   - The agent did not write an accepted text in time. The user has read a warning, can still
-//     write the file with diff/save, and reads when it is written late. Only the journal has the text.
+//     write the file with diff/save, and reads when it is written late. The journal
+//     has the text, or memory if the journal cannot be written.
 type expected struct {
 	*diff
 	text    string          // what the file should hold; "" for an unwritten change
@@ -222,7 +223,7 @@ func (c *Companion) unwritten(x *expected, now fileState) {
 		err = fmt.Errorf("%s has not written it (it may wait for your answer to its other changes)", x.agent)
 	}
 	c.log.Info("an accepted change was not written", "err", err)
-	c.sync(x.diff) // only the journal has the text from now on
+	c.sync(x.diff) // the text is in the journal from now on, if it can be written
 	c.mu.Lock()
 	c.settledLocked(x, evUnwritten)
 	c.mu.Unlock()
