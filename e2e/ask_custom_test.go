@@ -102,7 +102,7 @@ func TestAskCustom(t *testing.T) {
 	if r := c.call("query", map[string]any{"prompt": "hello"}); r.Meta["runner"] != "warm" || !strings.Contains(r.text, "The answer.") {
 		t.Errorf("with another command: %q, %v", r.text, r.Meta)
 	}
-	waitFor(t, "the end of the process with the old settings", func() bool {
+	waitFor(t, "a process with the new settings alone", func() bool {
 		after := w.onlyPool()
 		return after.PID == before.PID && len(after.Workers) == 1 && after.Workers[0].PID != before.Workers[0].PID
 	})

@@ -158,11 +158,11 @@ func TestReviewEndsWhileEditing(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		args []string
-		ends bool // by itself
+		ends bool // the review waits for any key, then ends
 		end  func(*testing.T, *seat, string)
 	}{
 		{"withdrawn", nil, false, withdrawn},
-		{"withdrawn, and it is to end by itself", []string{"--once"}, true, withdrawn},
+		{"withdrawn, with --once", []string{"--once"}, true, withdrawn},
 		{"accepted in another view", nil, false, func(t *testing.T, s *seat, _ string) {
 			d := next(t, "change", s.editor.opened)
 			if _, err := s.editor.Accept(s.w.context(), editor.DiffAccept{ID: d.ID, Content: d.Proposed}); err != nil {

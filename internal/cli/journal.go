@@ -24,7 +24,7 @@ func newJournal(streams IO) *cobra.Command {
 		Use:   "journal",
 		Short: "List, show and restore proposals and your edits",
 		Long: `Pollux keeps every change that an agent proposed, your edits to it, and the file as
-it was, in a private directory: the latest 1,000, up to 256 MiB, for at least two weeks. Nothing is
+it was, in a private directory: the latest 1,000, up to 256 MiB, for about two weeks. Nothing is
 lost when an agent, an editor or Pollux ends at the wrong moment.
 
 The list shows the latest entry first. Where a command takes an ID, a unique

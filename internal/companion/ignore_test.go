@@ -54,7 +54,7 @@ func (r gitRepository) wantAsGit(t *testing.T, rules string) {
 }
 
 // Some files that git ignores reached agents: a rule could include a file of an excluded directory
-// again, and [!a] and some forms of "**" had another meaning than for git.
+// again, and [!a] and some forms of "**" were not read as git reads them.
 func TestRulesAreGits(t *testing.T) {
 	r := newGitRepository(t,
 		"config/a.cred", "config/sub/a.cred", "a/b/x/b/c.txt", "a/x/b/c.txt", "a/b/c.txt", "notes.1", "notes.a", "keys/prod/deep/db.pass",

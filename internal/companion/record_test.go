@@ -72,7 +72,7 @@ func TestTextIsWrittenLater(t *testing.T) {
 	}
 }
 
-// A change has ended, so nothing of its own writes its text again: the next change does.
+// A change has ended, and its text could not be written: it is written with the next change.
 func TestTextOfAnEndedChangeIsWrittenLater(t *testing.T) {
 	w, c, e, path := newReview(t)
 	d := w.propose(c, e, path, "new\n")

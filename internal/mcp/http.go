@@ -29,8 +29,8 @@ const (
 	impliedVersion = "2025-03-26"
 
 	bodyTimeout = time.Minute
-	// keepAlive is the interval of the comments that keep a response alive on which nothing else is
-	// written. It is less than the 300 s after which Gemini CLI's HTTP client cuts a silent response.
+	// keepAlive is the interval of the comments in a response without messages. It is less than the
+	// 300 s after which Gemini CLI's HTTP client cuts a silent response.
 	keepAlive = 30 * time.Second
 	// closeTimeout is how long an agent may take to read the rest of a response when its session
 	// ends.

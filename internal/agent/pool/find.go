@@ -13,7 +13,8 @@ const (
 	// versionInterval is the time before a program that did not print its
 	// version is asked again.
 	versionInterval = 30 * time.Second
-	// maxLookups is the number of sources at which the runner forgets their programs.
+	// maxLookups limits the sources whose program is remembered. At the limit, a new search forgets
+	// all of them.
 	maxLookups = 64
 )
 

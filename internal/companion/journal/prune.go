@@ -16,8 +16,8 @@ import (
 )
 
 // Limits of a journal. Pruning deletes the oldest entries first. It never deletes
-// or counts entries of diffs that a running companion shows, or entries that it
-// cannot read. Between two prunings a journal may exceed the limits by pruneAdds
+// entries of diffs that a running companion shows, accepted texts that it has not seen in their
+// files, or entries that it cannot read. Between two prunings a journal may exceed the limits by pruneAdds
 // entries and pruneBytes.
 const (
 	MaxAge     = 14 * 24 * time.Hour
@@ -184,8 +184,8 @@ func timeOf(id string) time.Time {
 	return time.UnixMilli(ms)
 }
 
-// remove deletes an entry unless it cannot be read or a running companion shows
-// its diff.
+// remove deletes an entry unless it cannot be read, or a running companion shows
+// its diff or has not seen its accepted text in the file.
 func (j *Journal) remove(f *files) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -116,7 +116,7 @@ func TestMaxEntries(t *testing.T) {
 	j.Wait()
 	prune(t, j)
 	all, err := j.List()
-	if err != nil || len(all) < MaxEntries-1 || len(all) > MaxEntries+3 { // two that stay, and the one of prune
+	if err != nil || len(all) < MaxEntries-1 || len(all) > MaxEntries+3 { // the two above, and the one that prune adds
 		t.Errorf("%d entries, %v", len(all), err)
 	}
 	if _, err := j.Get(first); err == nil {

@@ -18,8 +18,9 @@ type Change struct {
 }
 
 // A Record keeps the entry of one change up to date. A write may fail, and the user may delete the
-// entry. So [Record.Flush] writes everything that is missing, and a failed write is repeated with
-// the next one, also of another record: a change that has ended has no next write of its own.
+// entry. So [Record.Flush] writes everything that is missing, and a failed write is repeated
+// with the next one, and after the next success of another record: nothing else would write a change
+// that has ended.
 //
 // Lock order: writing, the locks of want, the journal's locks.
 type Record struct {

@@ -123,7 +123,7 @@ func Run(ctx context.Context, cfg Config) error {
 	stop()
 	switch {
 	case len(texts.kept) > 0:
-		return fmt.Errorf("the text that you wrote is in %s: its change was decided in the meantime",
+		return fmt.Errorf("the text that you wrote is in %s: its change does not have it",
 			strings.Join(texts.kept, ", "))
 	case m.gone:
 		return ErrEnded
@@ -144,7 +144,7 @@ type texts struct {
 
 	mu   sync.Mutex
 	byID map[string]*text
-	kept []string // files with texts of the user for diffs that are closed
+	kept []string // files with texts of the user that their diffs do not have
 }
 
 // A text is the current text of a pending diff.
@@ -211,7 +211,7 @@ func (t *texts) send(_ context.Context, id string) {
 // flush returns when all edits have been sent.
 func (t *texts) flush(ctx context.Context) { t.edits.Drain(ctx) }
 
-// keep remembers a file with a text whose diff is no longer pending.
+// keep remembers a file with a text that its diff does not have.
 func (t *texts) keep(path string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
